@@ -87,8 +87,8 @@ pub trait RxBytes {
         RxOffload::NONE
     }
 
-    /// Number of the interface's frames that it occupies, at least 1. Frames with
-    /// [`RxOffload::behind`] payload count.
+    /// Number of the interface's frames that it occupies, those with [`RxOffload::behind`] payload
+    /// included: at least 1 for a received frame.
     fn frames(&self) -> usize {
         1
     }
@@ -163,7 +163,7 @@ impl<R: RxBytes> RxBytes for Frame<R> {
     fn frames(&self) -> usize {
         match self {
             Self::One(frame) => frame.frames(),
-            Self::Joined(_) | Self::Looped(_) => 1,
+            Self::Joined(_) | Self::Looped(_) => 0,
         }
     }
 }

@@ -11,7 +11,10 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use crate::bytes::{Frame, RxBytes, RxPiece};
 
 /// Times the free room that a connection's out-of-order frames may take: one alone gets 16/17.
-const FAIR_SHARE: usize = 16;
+const CONNECTION_SHARE: usize = 16;
+/// The same for all connections of an owner. It is more, so that an owner with one greedy connection
+/// has room for others.
+const OWNER_SHARE: usize = 32;
 
 /// The purpose of a held frame. A purpose that can wait leaves room to those that cannot, so no
 /// peer keeps frames from all others.
@@ -65,6 +68,44 @@ impl Drop for FrameToken {
     }
 }
 
+/// How much all connections of one owner hold out of order. Frames in order do not count, so they
+/// cost nothing here.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OutOfOrderUse(Arc<OutOfOrderCounts>);
+
+#[derive(Debug, Default)]
+struct OutOfOrderCounts {
+    frames: AtomicUsize,
+    /// Bytes of frames that the core made itself.
+    bytes: AtomicUsize,
+}
+
+/// A frame out of order that counts for an owner.
+#[derive(Debug)]
+pub(crate) struct OutOfOrderToken {
+    of_owner: OutOfOrderUse,
+    frames: usize,
+    bytes: usize,
+}
+
+impl OutOfOrderUse {
+    /// Counts a frame while the token lives.
+    pub(crate) fn count<R: RxBytes>(&self, frame: &R) -> OutOfOrderToken {
+        let frames = frame.frames();
+        let bytes = if frames == 0 { frame.frame_len() } else { 0 };
+        self.0.frames.fetch_add(frames, Ordering::Relaxed);
+        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        OutOfOrderToken { of_owner: self.clone(), frames, bytes }
+    }
+}
+
+impl Drop for OutOfOrderToken {
+    fn drop(&mut self) {
+        self.of_owner.0.frames.fetch_sub(self.frames, Ordering::Relaxed);
+        self.of_owner.0.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 impl HeldFrames {
     /// At most `limit` received frames, and `bytes` in frames of our own.
     pub(crate) fn new(limit: usize, bytes: usize) -> Self {
@@ -107,15 +148,30 @@ impl HeldFrames {
 
     /// Whether a connection that holds `own` frames out of order may hold `frame`, too. The free
     /// frames decide its share. One connection with losses gets nearly all, and several get equal
-    /// parts. However many there are, a connection with few frames finds room.
-    pub(crate) fn has_fair_room<R: RxBytes>(&self, frame: &Frame<R>, own: usize) -> bool {
+    /// parts. So do the owners of connections, however many connections one of them has. `of_owner`
+    /// counts the frames of all connections of the owner.
+    pub(crate) fn has_fair_room<R: RxBytes>(
+        &self,
+        frame: &Frame<R>,
+        own: usize,
+        of_owner: Option<&OutOfOrderUse>,
+    ) -> bool {
         let room = self.room(frame, HoldPurpose::OutOfOrder);
-        let own = match frame {
-            Frame::One(frame) => own.saturating_mul(frame.frames()),
+        let (own, of_owner) = match frame {
+            Frame::One(frame) => {
+                let count =
+                    of_owner.map_or(0, |of_owner| of_owner.0.frames.load(Ordering::Relaxed));
+                (own.saturating_mul(frame.frames()), count)
+            }
             // These count in bytes, at their own length.
-            Frame::Joined(bytes) | Frame::Looped(bytes) => own.saturating_mul(bytes.len()),
+            Frame::Joined(bytes) | Frame::Looped(bytes) => {
+                let count = of_owner.map_or(0, |of_owner| of_owner.0.bytes.load(Ordering::Relaxed));
+                (own.saturating_mul(bytes.len()), count)
+            }
         };
-        room > 0 && own <= room.saturating_mul(FAIR_SHARE)
+        room > 0
+            && own <= room.saturating_mul(CONNECTION_SHARE)
+            && of_owner <= room.saturating_mul(OWNER_SHARE)
     }
 
     fn room<R: RxBytes>(&self, frame: &Frame<R>, purpose: HoldPurpose) -> usize {
@@ -174,7 +230,7 @@ mod tests {
         let held = HeldFrames::new(4096, 0);
         let frame = || Frame::One(One);
         let keep = |own: &mut Vec<HeldFrame<One>>| {
-            let room = held.has_fair_room(&frame(), own.len());
+            let room = held.has_fair_room(&frame(), own.len(), None);
             if room {
                 own.push(held.hold(frame()));
             }

@@ -90,7 +90,7 @@
 //! link: Ethernet, interfaces, neighbours, conflicts of addresses, the loopback queue
 //! waiters timers held: sockets waiting for a neighbour; purposes of timers; held frames
 //! bytes config secret sockaddr limit wheel: traits of payload, settings, keys, mechanisms
-//! cidr counters ecn_field error interface_id offload table time: vocabulary
+//! cidr counters ecn_field error interface_id offload owner_id table time: vocabulary
 //! ```
 //!
 //! Each layer owns its tables and offers `handle_*` for input, `poll_*` for output, and getters.
@@ -122,6 +122,7 @@ mod limit;
 mod link;
 mod nd;
 mod offload;
+mod owner_id;
 mod secret;
 mod sockaddr;
 mod sockets;
@@ -155,9 +156,9 @@ pub use link::address::{Address, AddressOrigin, AddressState};
 pub use link::interfaces::InterfaceConfig;
 pub use link::neighbour::NeighbourInfo;
 pub use offload::{Checksum, Features, RxOffload, SegmentKind, Segments, TxOffload};
+pub use owner_id::OwnerId;
 pub use sockets::events::{Event, EventKind};
 pub use sockets::options::{MtuDiscover, OptionName, SockOption};
-pub use sockets::owners::OwnerId;
 pub use stack::Stack;
 pub use table::Handle;
 pub use time::Instant;

@@ -21,6 +21,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 
 use crate::error::Error;
+use crate::owner_id::OwnerId;
 use crate::secret::Secret;
 use crate::table::Handle;
 use crate::time::Instant;
@@ -35,6 +36,8 @@ const QUERY_INTERVAL: Duration = Duration::from_secs(125);
 /// Most sources of a merged filter: with more, all are received, and each listener's own filter
 /// does the rest.
 const MOST_MERGED: usize = 64;
+/// Most listeners of a group whose filters are merged. With more, all is received as well.
+const MOST_FILTERS: usize = 256;
 
 /// All systems on the link (RFC 1112 4, RFC 4291 2.7.1): always listened to, never reported.
 pub(crate) const ALL_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
@@ -75,6 +78,10 @@ impl Filter {
         self.mode == FilterMode::Include && self.sources.is_empty()
     }
 
+    fn is_all(&self) -> bool {
+        self.mode == FilterMode::Exclude && self.sources.is_empty()
+    }
+
     /// RFC 3376 3.2.
     fn merged<'a>(all: &(impl Iterator<Item = &'a Self> + Clone)) -> Self {
         let of = |mode| all.clone().filter(move |filter| filter.mode == mode);
@@ -105,6 +112,13 @@ pub(crate) enum GroupListener {
     Stack,
 }
 
+/// What a listener wants of a group, and the party whose socket it is.
+#[derive(Debug)]
+pub(crate) struct GroupMember {
+    pub(crate) owner: OwnerId,
+    pub(crate) filter: Filter,
+}
+
 /// A response to be sent about one group.
 #[derive(Debug)]
 struct PendingResponse {
@@ -115,7 +129,11 @@ struct PendingResponse {
 
 #[derive(Debug)]
 struct Group {
-    listeners: BTreeMap<GroupListener, Filter>,
+    /// The party whose share it counts against: that of one of its listeners, or of the last one.
+    owner: OwnerId,
+    listeners: BTreeMap<GroupListener, GroupMember>,
+    /// Listeners that want everything.
+    unfiltered: usize,
     filter: Filter,
     /// How often the change of mode is still to be reported.
     mode_reports: u8,
@@ -175,7 +193,7 @@ impl Groups {
 
     /// The filter that a listener asked for.
     pub(crate) fn filter(&self, group: IpAddr, listener: GroupListener) -> Option<&Filter> {
-        self.groups.get(&group)?.listeners.get(&listener)
+        self.groups.get(&group)?.listeners.get(&listener).map(|member| &member.filter)
     }
 
     /// The version to use: the oldest that a router has used lately.
@@ -201,29 +219,39 @@ impl Groups {
     /// `listener` wants this of `group` from now on.
     ///
     /// # Errors
-    /// `Invalid` if that is no group of this family, `NoBuffers` if there are too many.
+    /// `Invalid` if that is no group of this family, `NoBuffers` if there are too many, or if the
+    /// owner's share has no room for another.
     pub(crate) fn listen(
         &mut self,
         now: Instant,
         group: IpAddr,
         listener: GroupListener,
-        filter: Filter,
+        member: GroupMember,
         random: &mut Secret,
     ) -> Result<(), Error> {
         if !group.is_multicast() || group.is_ipv6() != self.v6 {
             return Err(Error::Invalid);
         }
-        if filter.is_none() {
+        if member.filter.is_none() {
             self.leave(now, group, listener, random);
             return Ok(());
         }
-        if !self.groups.contains_key(&group) && self.groups.len() >= self.most {
+        let owner = member.owner;
+        if !self.groups.contains_key(&group) && !self.has_room(owner) {
             return Err(Error::NoBuffers);
         }
-        let entry = self.groups.entry(group).or_insert_with(Group::new);
-        entry.listeners.insert(listener, filter);
+        let entry = self.groups.entry(group).or_insert_with(|| Group::new(owner));
+        entry.insert(listener, member);
         self.merge(now, group, random);
         Ok(())
+    }
+
+    /// Whether an owner may have another group. A group that was left counts until the routers
+    /// were told.
+    fn has_room(&self, owner: OwnerId) -> bool {
+        let free = self.most.saturating_sub(self.groups.len());
+        let own = self.groups.values().filter(|group| group.owner == owner).count();
+        free > 0 && owner.may_have(own, free)
     }
 
     /// `listener` wants nothing of `group` any more; false if it did not before.
@@ -235,7 +263,7 @@ impl Groups {
         random: &mut Secret,
     ) -> bool {
         let Some(entry) = self.groups.get_mut(&group) else { return false };
-        let found = entry.listeners.remove(&listener).is_some();
+        let found = entry.remove(listener);
         self.merge(now, group, random);
         found
     }
@@ -257,7 +285,7 @@ impl Groups {
         let version = self.version(now);
         let robustness = self.robustness;
         let Some(group) = self.groups.get_mut(&ip) else { return };
-        let merged = Filter::merged(&group.listeners.values());
+        let merged = group.merged();
         let before = core::mem::replace(&mut group.filter, merged);
         if before == group.filter || !Self::is_reported(ip) {
             if group.listeners.is_empty() && group.change_at.is_none() {
@@ -460,9 +488,11 @@ impl Groups {
 }
 
 impl Group {
-    fn new() -> Self {
+    fn new(owner: OwnerId) -> Self {
         Self {
+            owner,
             listeners: BTreeMap::new(),
+            unfiltered: 0,
             filter: Filter::none(),
             mode_reports: 0,
             source_reports: BTreeMap::new(),
@@ -470,6 +500,36 @@ impl Group {
             response: None,
             reporter: false,
         }
+    }
+
+    /// Adds a listener, or changes its filter.
+    fn insert(&mut self, listener: GroupListener, member: GroupMember) {
+        self.unfiltered += usize::from(member.filter.is_all());
+        if let Some(before) = self.listeners.insert(listener, member) {
+            self.unfiltered -= usize::from(before.filter.is_all());
+        }
+    }
+
+    /// Removes a listener; false if there is none. The group counts for the owner of another
+    /// listener, if there is one.
+    fn remove(&mut self, listener: GroupListener) -> bool {
+        let Some(before) = self.listeners.remove(&listener) else { return false };
+        self.unfiltered -= usize::from(before.filter.is_all());
+        if before.owner == self.owner
+            && let Some(other) = self.listeners.values().next()
+        {
+            self.owner = other.owner;
+        }
+        true
+    }
+
+    /// The filter of all listeners. A single one that wants everything decides it, and the filters
+    /// of very many are not looked at.
+    fn merged(&self) -> Filter {
+        if self.unfiltered > 0 || self.listeners.len() > MOST_FILTERS {
+            return Filter::all();
+        }
+        Filter::merged(&self.listeners.values().map(|member| &member.filter))
     }
 
     /// A record with the present filter.

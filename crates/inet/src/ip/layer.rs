@@ -6,7 +6,7 @@ use core::net::{IpAddr, SocketAddr};
 use super::groups::report::send_report;
 use super::groups::table::GroupTable;
 use super::groups::wire::{GroupMessage, parse_igmp, parse_mld};
-use super::groups::{Filter, GroupListener};
+use super::groups::{Filter, GroupListener, GroupMember};
 use super::packet::Packet;
 use super::pmtu::PathMtus;
 use super::route::{Path, Route, Routes};
@@ -279,12 +279,13 @@ impl IpLayer {
     /// A listener wants something else of a group: see [`Groups::listen`](super::groups::Groups).
     ///
     /// # Errors
-    /// `Invalid` if `group` is none, `NoBuffers` if there are too many.
+    /// `Invalid` if `group` is none, `NoBuffers` if there are too many, or if the owner's share has no
+    /// room for another.
     pub(crate) fn listen_to_group(
         &mut self,
         now: Instant,
         (interface, group): (InterfaceId, IpAddr),
-        listener: (GroupListener, Filter),
+        listener: (GroupListener, GroupMember),
         secret: &mut Secret,
         timers: &mut Timers,
     ) -> Result<(), Error> {

@@ -19,12 +19,13 @@ use alloc::collections::VecDeque;
 
 use super::demux::Demux;
 use super::event_queue::EventQueue;
-use super::owners::{OwnerId, Owners};
+use super::owners::Owners;
 use super::ports::Ports;
 use super::socket::Socket;
 use super::tcp_layer::TcpLayer;
 use crate::bytes::{RxBytes, TxBytes};
 use crate::config::Config;
+use crate::owner_id::OwnerId;
 use crate::secret::Secret;
 use crate::table::{Handle, Table};
 use crate::udp::layer::UdpLayer;

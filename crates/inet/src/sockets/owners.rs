@@ -12,28 +12,12 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use crate::held::OutOfOrderUse;
+use crate::owner_id::OwnerId;
 use crate::table::Handle;
 
-/// Times the free room that one owner may have.
-const FAIR_SHARE: usize = 16;
 /// Owners looked at for the one with the most TIME-WAIT records.
 const LOOKED_AT: usize = 64;
-
-/// Names a party that has sockets. The default is the owner of the stack itself, whose share has no
-/// bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct OwnerId(u16);
-
-impl OwnerId {
-    pub(crate) fn index(self) -> usize {
-        usize::from(self.0)
-    }
-
-    /// Whether its share is bounded.
-    pub(crate) fn is_limited(self) -> bool {
-        self.0 != 0
-    }
-}
 
 /// What one owner has.
 #[derive(Debug, Default)]
@@ -45,6 +29,8 @@ struct OwnerUsage {
     time_waits: usize,
     /// Its TIME-WAIT records in the order of their beginning; some may be over.
     ended: VecDeque<Handle>,
+    /// Frames out of order of all its connections. It is made when the first comes.
+    out_of_order: Option<OutOfOrderUse>,
 }
 
 impl OwnerUsage {
@@ -88,8 +74,8 @@ impl Owners {
             }
             number
         });
-        self.change(OwnerId(number), |usage| usage.parties += 1);
-        OwnerId(number)
+        self.change(OwnerId::new(number), |usage| usage.parties += 1);
+        OwnerId::new(number)
     }
 
     /// A party is gone. Its number is used again when nothing counts for it.
@@ -103,7 +89,7 @@ impl Owners {
     pub(super) fn poll_unused(&mut self) -> Option<OwnerId> {
         let number = self.unused.pop()?;
         self.free.push(number);
-        Some(OwnerId(number))
+        Some(OwnerId::new(number))
     }
 
     fn change(&mut self, owner: OwnerId, change: impl FnOnce(&mut OwnerUsage)) {
@@ -111,12 +97,8 @@ impl Owners {
         change(usage);
         if usage.is_unused() {
             *usage = OwnerUsage::default();
-            self.unused.push(owner.0);
+            self.unused.push(owner.number());
         }
-    }
-
-    fn is_fair(own: usize, free: usize, owner: OwnerId) -> bool {
-        !owner.is_limited() || own < free.saturating_mul(FAIR_SHARE)
     }
 
     fn usage(&self, owner: OwnerId) -> Option<&OwnerUsage> {
@@ -125,13 +107,13 @@ impl Owners {
 
     /// Whether an owner may have another socket while there is room for `free` ones.
     pub(super) fn may_add_socket(&self, owner: OwnerId, free: usize) -> bool {
-        self.usage(owner).is_some_and(|usage| Self::is_fair(usage.sockets, free, owner))
+        self.usage(owner).is_some_and(|usage| owner.may_have(usage.sockets, free))
     }
 
     /// Whether an owner's listeners may have another connection request while there is room for
     /// `free` ones.
     pub(super) fn may_add_request(&self, owner: OwnerId, free: usize) -> bool {
-        self.usage(owner).is_some_and(|usage| Self::is_fair(usage.requests, free, owner))
+        self.usage(owner).is_some_and(|usage| owner.may_have(usage.requests, free))
     }
 
     pub(super) fn add_socket(&mut self, owner: OwnerId) {
@@ -148,6 +130,13 @@ impl Owners {
 
     pub(super) fn remove_request(&mut self, owner: OwnerId) {
         self.change(owner, |usage| usage.requests = usage.requests.saturating_sub(1));
+    }
+
+    /// The count of frames out of order of an owner's connections. `None` if its share has no
+    /// bound.
+    pub(super) fn out_of_order(&mut self, owner: OwnerId) -> Option<&OutOfOrderUse> {
+        let usage = self.usage.get_mut(owner.index()).filter(|_| owner.is_limited())?;
+        Some(usage.out_of_order.get_or_insert_default())
     }
 
     /// An owner has another TIME-WAIT record. `is_live` tells which of them are not over.
@@ -169,7 +158,7 @@ impl Owners {
             usage.ended.retain(|key| is_live(*key));
         }
         if usage.time_waits > largest {
-            self.largest = owner.0;
+            self.largest = owner.number();
         }
     }
 

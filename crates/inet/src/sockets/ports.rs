@@ -31,8 +31,8 @@ use self::crowded::CrowdedPeers;
 use self::set::next_clear;
 use self::shares::{PortShares, SLOTS};
 use super::kinds::SocketKind;
-use super::owners::OwnerId;
 use crate::error::Error;
+use crate::owner_id::OwnerId;
 use crate::secret::{KeyedHash, Secret};
 use crate::sockaddr::wildcard;
 

@@ -8,12 +8,12 @@ use super::events::PendingEvents;
 use super::kinds::{Family, SocketKind};
 use super::listener::Listener;
 use super::options::SocketOptions;
-use super::owners::OwnerId;
 use super::ports::PortClaim;
 use super::stream::Stream;
 use crate::error::Error;
 use crate::interface_id::NeighbourKey;
 use crate::ip;
+use crate::owner_id::OwnerId;
 use crate::wheel::TimerId;
 
 /// The present kind of a socket.

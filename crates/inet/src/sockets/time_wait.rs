@@ -1,7 +1,7 @@
 //! A connection in TIME-WAIT whose socket is closed.
 
-use super::owners::OwnerId;
 use super::ports::PortClaim;
+use crate::owner_id::OwnerId;
 use crate::sockets::kinds::{Family, SocketInfo, SocketKind};
 use crate::tcp::{State, TimeWait};
 use crate::wheel::TimerId;

@@ -5,11 +5,11 @@ use core::net::SocketAddr;
 
 use crate::bytes::{RxBytes, TxBytes};
 use crate::error::Error;
+use crate::owner_id::OwnerId;
 use crate::sockets::kinds::{
     Family, ReceivedPayload, SendError, ShutdownHow, SocketInfo, SocketKind,
 };
 use crate::sockets::options::{OptionName, SockOption};
-use crate::sockets::owners::OwnerId;
 use crate::table::Handle;
 use crate::tcp::TcpInfo;
 use crate::time::Instant;

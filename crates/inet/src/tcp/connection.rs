@@ -53,6 +53,7 @@ use super::super_segments::SuperSegments;
 use super::timers::{TcpTimer, TcpTimers};
 use super::timestamps::PeerTimestamp;
 use super::urgent::UrgentMarks;
+use crate::held::OutOfOrderUse;
 use crate::{Error, Instant, RxBytes, RxPiece, TxBytes};
 
 /// The caller's duty after [`Connection::handle_segment`]. Acknowledgements and data are
@@ -356,6 +357,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// Received pieces that wait for missing data before them.
     pub fn out_of_order_count(&self) -> usize {
         self.recv.out_of_order_count()
+    }
+
+    /// Pieces that come out of order from now on count for the owner, too.
+    pub(crate) fn count_out_of_order(&mut self, of_owner: &OutOfOrderUse) {
+        self.recv.count_out_of_order(of_owner);
     }
 
     /// Whether the peer's FIN was received and `recv` has given out all before it.

@@ -16,7 +16,8 @@ use sack_report::SackReport;
 
 use super::sack_blocks::{SackBlock, SackBlocks};
 use super::seq::Seq;
-use crate::RxPiece;
+use crate::bytes::{RxBytes, RxPiece};
+use crate::held::{OutOfOrderToken, OutOfOrderUse};
 
 /// Least receive buffer, bytes.
 const MIN_BUFFER: usize = 2048;
@@ -41,6 +42,7 @@ pub(super) enum PayloadArrival {
 struct OutOfOrderPiece<R> {
     seq: Seq,
     piece: RxPiece<R>,
+    _token: Option<OutOfOrderToken>,
 }
 
 impl<R> OutOfOrderPiece<R> {
@@ -57,6 +59,8 @@ pub(super) struct ReceiveQueue<R> {
     unconsumed: usize,
     out_of_order: VecDeque<OutOfOrderPiece<R>>,
     out_of_order_limit: usize,
+    /// Where the pieces out of order count, apart from here.
+    of_owner: Option<OutOfOrderUse>,
     report: SackReport,
     /// The FIN's sequence number, if known.
     fin: Option<Seq>,
@@ -73,6 +77,7 @@ impl<R> ReceiveQueue<R> {
             unconsumed: 0,
             out_of_order: VecDeque::new(),
             out_of_order_limit,
+            of_owner: None,
             report: SackReport::default(),
             fin: None,
             buffer: buffer.max(MIN_BUFFER),
@@ -99,6 +104,11 @@ impl<R> ReceiveQueue<R> {
     /// Pieces out of order.
     pub(super) fn out_of_order_count(&self) -> usize {
         self.out_of_order.len()
+    }
+
+    /// Pieces that come out of order from now on count for an owner, too.
+    pub(super) fn count_out_of_order(&mut self, of_owner: &OutOfOrderUse) {
+        self.of_owner.get_or_insert_with(|| of_owner.clone());
     }
 
     /// From `next` to the end of the last piece out of order, bytes.
@@ -163,7 +173,9 @@ impl<R> ReceiveQueue<R> {
         let size = if joined == 0 { len } else { len.min(joined.into()) };
         self.segment = self.segment.max(size);
     }
+}
 
+impl<R: RxBytes> ReceiveQueue<R> {
     /// Queues a segment's payload that starts at `seq`. Bytes before `next`, from `edge` on, and
     /// after a known FIN are trimmed. `next` advances over the bytes that are now in order.
     pub(super) fn insert(
@@ -203,7 +215,7 @@ impl<R> ReceiveQueue<R> {
     /// Moves pieces that are in order now to the ready queue.
     fn join_out_of_order(&mut self, next: &mut Seq) {
         while self.out_of_order.front().is_some_and(|piece| piece.seq.at_or_before(*next)) {
-            let Some(OutOfOrderPiece { seq, mut piece }) = self.out_of_order.pop_front() else {
+            let Some(OutOfOrderPiece { seq, mut piece, .. }) = self.out_of_order.pop_front() else {
                 return;
             };
             if seq.before(*next) {
@@ -252,10 +264,13 @@ impl<R> ReceiveQueue<R> {
             return PayloadArrival::Useless;
         }
         self.report.add(SackBlock { start: seq, end: seq + piece.range.len() as u32 });
-        self.out_of_order.insert(at, OutOfOrderPiece { seq, piece });
+        let token = self.of_owner.as_ref().map(|of_owner| of_owner.count(&piece.frame));
+        self.out_of_order.insert(at, OutOfOrderPiece { seq, piece, _token: token });
         PayloadArrival::OutOfOrder
     }
+}
 
+impl<R> ReceiveQueue<R> {
     /// The FIN is at `fin`; `next` is the number expected next. A FIN out of order is reported as
     /// data is: it has a sequence number (RFC 9293 3.4). Without that, the segment that ends with
     /// it would be retransmitted.

@@ -243,3 +243,105 @@ fn timers_that_fire_together_are_handled_in_parts() {
     let parts: Vec<_> = (0..4).map(|_| b.sent().len()).collect();
     assert_eq!(parts, [512, 512, 512, 464], "SYN-ACKs again");
 }
+
+/// A connection from A that a listener of B has accepted, and the segment with which it began.
+fn accepted(b: &mut Host, owner: OwnerId, from: u16, to: u16) -> SegmentRepr {
+    let listener = stream_of(b, owner, 2).unwrap();
+    b.stack.set_option(b.now, listener, SockOption::ReuseAddr(true)).unwrap();
+    b.stack.bind(listener, at(IP_B, to)).unwrap();
+    b.stack.listen(listener, 5).unwrap();
+    let first = SegmentRepr {
+        src_port: from,
+        dst_port: to,
+        seq: crate::tcp::Seq::new(1000),
+        window: 8000,
+        ..SegmentRepr::default()
+    };
+    b.take(&tcp_frame(&SegmentRepr { syn: true, ..first }, &[]));
+    let reply = segment_of(b.sent().last().unwrap());
+    let ack = SegmentRepr { seq: first.seq + 1, ack: Some(reply.seq + 1), ..first };
+    b.take(&tcp_frame(&ack, &[]));
+    let _ = b.stack.accept(listener, 5).unwrap().unwrap();
+    b.stack.close(b.now, listener).unwrap();
+    let _ = b.events();
+    ack
+}
+
+/// Sends B as many segments of a connection as it holds, each behind a gap, but at most `most`.
+fn fill_out_of_order(b: &mut Host, ack: &SegmentRepr, most: u32) -> u64 {
+    let before = b.counter("memory.frames-held");
+    for n in 0..most {
+        let segment = SegmentRepr { seq: ack.seq + 10 + 20 * n, ..*ack };
+        b.take(&tcp_frame(&segment, &[7; 10]));
+    }
+    let _ = b.sent();
+    b.counter("memory.frames-held") - before
+}
+
+/// A client with many connections, to each of which its peers send what lies behind a gap.
+#[test]
+fn frames_out_of_order_are_shared_by_owners_not_connections() {
+    let config = Config { held_frames: 440, ..Config::default() };
+    let mut b = Host::new(IP_B, MAC_B, config);
+    b.take(&arp_frame(MAC_A, IP_A, IP_B, true));
+    let (greedy, late) = (b.stack.add_owner(), b.stack.add_owner());
+    let of_greedy: Vec<_> = (0..60).map(|n| accepted(&mut b, greedy, 1000 + n, 80 + n)).collect();
+    let held: u64 = of_greedy.iter().map(|ack| fill_out_of_order(&mut b, ack, 300)).sum();
+    assert!((310..325).contains(&held), "nearly all of 330: {held}");
+    let first = accepted(&mut b, late, 5000, 500);
+    assert!(fill_out_of_order(&mut b, &first, 300) >= 8);
+    // What comes in order, or ends, counts no more.
+    for ack in &of_greedy {
+        let reset = SegmentRepr { rst: true, ack: None, ..*ack };
+        b.take(&tcp_frame(&reset, &[]));
+    }
+    assert!(fill_out_of_order(&mut b, &first, 400) > 290);
+    b.take(&tcp_frame(&first, &[7; 10]));
+    let _ = b.sent();
+    let again = accepted(&mut b, greedy, 6000, 600);
+    assert!(fill_out_of_order(&mut b, &again, 400) >= 8);
+}
+
+#[test]
+fn groups_are_shared() {
+    let mut b = Host::b_knowing_a();
+    let (greedy, late) = (b.stack.add_owner(), b.stack.add_owner());
+    let mut join_all = |owner, subnet: u8| {
+        let mut joined = 0;
+        for n in 0..=255 {
+            let socket = b.stack.open_for(owner, Family::V4, SocketKind::Datagram, 1).unwrap();
+            let group = IpAddr::V4(Ipv4Addr::new(239, 1, subnet, n));
+            match b.stack.join_group(b.now, socket, group, None) {
+                Ok(()) => joined += 1,
+                Err(error) => assert_eq!(error, Error::NoBuffers),
+            }
+        }
+        let _ = b.sent();
+        joined
+    };
+    assert_eq!(join_all(greedy, 1), 241, "16 of 17");
+    assert_eq!(join_all(late, 2), 15, "all that are left");
+    assert_eq!(join_all(late, 1), 241, "groups that are there cost nothing");
+}
+
+/// Joining and leaving at once: the reports about groups that were left are still to be sent.
+#[test]
+fn groups_that_were_left_count_until_they_are_reported() {
+    let mut b = Host::b_knowing_a();
+    let (greedy, late) = (b.stack.add_owner(), b.stack.add_owner());
+    let join = |b: &mut Host, owner, group| {
+        let socket = b.stack.open_for(owner, Family::V4, SocketKind::Datagram, 1).unwrap();
+        let joined = b.stack.join_group(b.now, socket, group, None);
+        (socket, joined)
+    };
+    for n in 0..1000_u16 {
+        let [high, low] = n.to_be_bytes();
+        let (socket, _) = join(&mut b, greedy, Ipv4Addr::new(239, 1, high, low).into());
+        b.stack.close(b.now, socket).unwrap();
+        let _ = b.events();
+    }
+    let group = Ipv4Addr::new(239, 2, 0, 1).into();
+    assert_eq!(join(&mut b, late, group).1, Ok(()));
+    b.pass(Duration::from_secs(5));
+    assert_eq!(join(&mut b, greedy, Ipv4Addr::new(239, 3, 0, 1).into()).1, Ok(()));
+}

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::wire::{GroupMessage, GroupReport};
-use super::{ALL_V4, ALL_V6, Filter, GroupListener, Groups};
+use super::{ALL_V4, ALL_V6, Filter, GroupListener, GroupMember, Groups};
 use crate::error::Error;
 use crate::interface_id::InterfaceId;
 use crate::secret::Secret;
@@ -56,7 +56,7 @@ impl GroupTable {
         now: Instant,
         interface: InterfaceId,
         group: IpAddr,
-        (listener, filter): (GroupListener, Filter),
+        (listener, member): (GroupListener, GroupMember),
         random: &mut Secret,
     ) -> Result<(), Error> {
         let v6 = group.is_ipv6();
@@ -64,7 +64,7 @@ impl GroupTable {
             self.tables.push((interface, v6, Groups::new(v6, self.most)));
         }
         let groups = self.get_mut(interface, v6).ok_or(Error::NoBuffers)?;
-        groups.listen(now, group, listener, filter, random)
+        groups.listen(now, group, listener, member, random)
     }
 
     /// See [`Groups::leave`].

@@ -18,6 +18,10 @@ fn filter(mode: FilterMode, sources: &[u8]) -> Filter {
     Filter { mode, sources: sources.iter().map(|n| source(*n)).collect() }
 }
 
+fn member(filter: Filter) -> GroupMember {
+    GroupMember { owner: OwnerId::default(), filter }
+}
+
 fn include(sources: &[u8]) -> Filter {
     filter(FilterMode::Include, sources)
 }
@@ -38,7 +42,7 @@ impl World {
     }
 
     fn listen(&mut self, group: IpAddr, listener: GroupListener, filter: Filter) {
-        self.groups.listen(self.now, group, listener, filter, &mut self.random).unwrap();
+        self.groups.listen(self.now, group, listener, member(filter), &mut self.random).unwrap();
     }
 
     fn leave(&mut self, group: IpAddr, listener: GroupListener) {
@@ -278,7 +282,7 @@ fn bounds() {
     }
     let more = |world: &mut World, group: &str| {
         let group = group.parse().unwrap();
-        world.groups.listen(world.now, group, A, Filter::all(), &mut world.random)
+        world.groups.listen(world.now, group, A, member(Filter::all()), &mut world.random)
     };
     assert_eq!(more(&mut world, "239.0.1.1"), Err(Error::NoBuffers));
     assert_eq!(more(&mut world, "239.0.0.1"), Ok(()));
@@ -337,7 +341,30 @@ fn formats() {
     let mut groups = Groups::new(true, 8);
     let mut random = Secret::new(&[3; 16]);
     for group in ["ff01::5", "ff02::1"] {
-        groups.listen(START, group.parse().unwrap(), A, Filter::all(), &mut random).unwrap();
+        groups
+            .listen(START, group.parse().unwrap(), A, member(Filter::all()), &mut random)
+            .unwrap();
     }
     assert_eq!(groups.poll_at(), None);
+}
+
+/// The filters of many listeners are not looked at one by one: their number is a program's choice.
+#[test]
+fn very_many_filters_are_not_merged() {
+    let mut world = World::new();
+    let listener = |n: u16| GroupListener::Address(Ipv6Addr::from_bits(n.into()));
+    let admits = |world: &World, n| world.groups.admits(GROUP, source(n));
+    for n in 1..=256 {
+        world.listen(GROUP, listener(n), include(&[1, 2]));
+    }
+    assert!(admits(&world, 2) && !admits(&world, 3));
+    world.listen(GROUP, listener(257), include(&[1]));
+    assert!(admits(&world, 3), "everything, for want of a look");
+    world.leave(GROUP, listener(257));
+    assert!(!admits(&world, 3));
+    world.leave(GROUP, listener(256));
+    world.listen(GROUP, A, Filter::all());
+    assert!(admits(&world, 3));
+    world.listen(GROUP, A, include(&[9]));
+    assert!(admits(&world, 9) && !admits(&world, 3));
 }

@@ -4,13 +4,13 @@ use crate::bytes::{RxBytes, TxBytes};
 use crate::context::Context;
 use crate::error::Error;
 use crate::held;
+use crate::owner_id::OwnerId;
 use crate::sockets::datagram::Datagram;
 use crate::sockets::kinds::{
     Family, ReceivedPayload, SendError, ShutdownHow, SocketInfo, SocketKind,
 };
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::options::{OptionName, SockOption, SocketOptions};
-use crate::sockets::owners::OwnerId;
 use crate::sockets::ports::PortClaim;
 use crate::sockets::ports::receive_addresses;
 use crate::sockets::request::ConnectionRequest;

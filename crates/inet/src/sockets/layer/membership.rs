@@ -4,7 +4,7 @@ use crate::bytes::{RxBytes, TxBytes};
 use crate::context::Context;
 use crate::error::Error;
 use crate::interface_id::InterfaceId;
-use crate::ip::groups::{Filter, FilterMode, GroupListener};
+use crate::ip::groups::{Filter, FilterMode, GroupListener, GroupMember};
 use crate::sockets::kinds::Family;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::socket::Socket;
@@ -121,6 +121,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     ) -> Result<(), Error> {
         let most = self.config.memberships;
         let socket = self.open_socket(handle)?;
+        let owner = socket.owner;
         let Some(datagram) = socket.datagram() else { return Err(Error::Unsupported) };
         let name = (interface, group);
         let is_new = !datagram.memberships.contains(&name);
@@ -128,7 +129,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if is_new && !leaves && datagram.memberships.len() >= most {
             return Err(Error::NoBuffers);
         }
-        let entry = (GroupListener::Socket(handle), filter);
+        let entry = (GroupListener::Socket(handle), GroupMember { owner, filter });
         cx.ip.listen_to_group(now, name, entry, &mut cx.secret, &mut cx.timers)?;
         if let Some(datagram) = self.sockets.get_mut(handle).and_then(Socket::datagram) {
             datagram.memberships.retain(|other| *other != name);

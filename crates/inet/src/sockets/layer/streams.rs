@@ -108,10 +108,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let rcv_nxt = stream.connection.durable().rcv_nxt;
         let ahead = segment.seq.after(rcv_nxt) && !segment.syn;
         let room = match (stream.listener(), ahead) {
-            (Some(_), _) => cx.held.has_room(&piece.frame, HoldPurpose::Unaccepted),
-            (None, true) => {
-                cx.held.has_fair_room(&piece.frame, stream.connection.out_of_order_count())
+            (Some(_), true) => {
+                self.has_out_of_order_room(cx, handle, &piece.frame)
+                    && cx.held.has_room(&piece.frame, HoldPurpose::Unaccepted)
             }
+            (Some(_), false) => cx.held.has_room(&piece.frame, HoldPurpose::Unaccepted),
+            (None, true) => self.has_out_of_order_room(cx, handle, &piece.frame),
             (None, false) => cx.held.has_room(&piece.frame, HoldPurpose::InOrder),
         };
         if !piece.range.is_empty() && !room {
@@ -135,6 +137,18 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         self.update(cx, now, handle);
         self.mark_ready(handle);
+    }
+
+    /// Whether the shares of a connection and of its owner have room for a frame out of order.
+    #[cold]
+    fn has_out_of_order_room(&mut self, cx: &Context, handle: Handle, frame: &Frame<R>) -> bool {
+        let Some(socket) = self.sockets.get_mut(handle) else { return false };
+        let of_owner = self.owners.out_of_order(socket.owner);
+        let Some(stream) = socket.connection() else { return false };
+        if let Some(of_owner) = of_owner {
+            stream.connection.count_out_of_order(of_owner);
+        }
+        cx.held.has_fair_room(frame, stream.connection.out_of_order_count(), of_owner)
     }
 
     /// Whether a socket accepts packets from `interface` (SO_BINDTODEVICE).

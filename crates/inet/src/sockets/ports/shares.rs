@@ -16,8 +16,8 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use super::set::PortSet;
+use crate::owner_id::OwnerId;
 use crate::sockets::kinds::SocketKind;
-use crate::sockets::owners::OwnerId;
 
 /// Number of slots for peers; more peers share them by hash.
 pub(super) const SLOTS: usize = 256;
