@@ -62,6 +62,10 @@ pub struct Config {
     pub icmp_per_second: u32,
     /// ICMP errors sent at most in a row.
     pub icmp_burst: u32,
+    /// ICMP errors sent to one address at most, per second.
+    pub icmp_peer_per_second: u32,
+    /// ICMP errors sent to one address at most in a row.
+    pub icmp_peer_burst: u32,
     /// Receive queue of a datagram socket, payload bytes.
     pub udp_recv_buffer: usize,
     /// Datagrams in each of a datagram socket's queues.
@@ -163,7 +167,9 @@ impl Default for Config {
             ephemeral_ports: 32_768..=60_999,
             ttl: 64,
             icmp_per_second: 1000,
-            icmp_burst: 50,
+            icmp_burst: 200,
+            icmp_peer_per_second: 100,
+            icmp_peer_burst: 50,
             udp_recv_buffer: 212_992,
             udp_queue: 1024,
             groups: 256,

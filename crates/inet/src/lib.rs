@@ -89,7 +89,8 @@
 //! ip: packets of both families, fragments, routes, source addresses, groups, path MTUs
 //! link: Ethernet, interfaces, neighbours, conflicts of addresses, the loopback queue
 //! waiters timers held: sockets waiting for a neighbour; purposes of timers; held frames
-//! bytes config secret sockaddr limit wheel: traits of payload, settings, keys, mechanisms
+//! limit: rate limits
+//! bytes config secret sockaddr wheel: traits of payload, settings, keys, mechanisms
 //! cidr counters ecn_field error interface_id offload owner_id table time: vocabulary
 //! ```
 //!

@@ -3,7 +3,8 @@
 use crate::config::Config;
 use crate::interface_id::InterfaceId;
 use crate::ip::Packet;
-use crate::limit::RateLimit;
+use crate::limit::{RateLimit, RateLimits};
+use crate::secret::Secret;
 use crate::time::Instant;
 
 counters! { IcmpCounters:
@@ -20,13 +21,17 @@ counters! { IcmpCounters:
 #[derive(Debug)]
 pub(crate) struct IcmpLayer {
     limit: RateLimit,
+    /// The bound for each destination, so that no node uses up the errors of all others.
+    destinations: RateLimits,
     pub(super) counters: IcmpCounters,
 }
 
 impl IcmpLayer {
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config, secret: &Secret) -> Self {
         let limit = RateLimit::new(config.icmp_per_second, config.icmp_burst);
-        Self { limit, counters: IcmpCounters::default() }
+        let [rate, burst] = [config.icmp_peer_per_second, config.icmp_peer_burst];
+        let destinations = RateLimits::new(secret.tables(), rate, burst);
+        Self { limit, destinations, counters: IcmpCounters::default() }
     }
 
     /// Name and value of each counter.
@@ -40,11 +45,12 @@ impl IcmpLayer {
         self.counters.icmp_stray += u64::from(!believed);
     }
 
-    /// Whether an error about `packet` may be sent: not more than so many in a second. Counts it.
+    /// Whether an error about `packet` may be sent: not more than so many in a second to its sender,
+    /// and to all. Counts it.
     pub(super) fn may_send_error(&mut self, now: Instant, packet: &Packet) -> bool {
         // As Linux: packets within the host are not limited.
         let inside = packet.interface == InterfaceId::LOOPBACK;
-        let may = inside || self.limit.take(now);
+        let may = inside || self.destinations.take(now, packet.source) && self.limit.take(now);
         self.counters.icmp_out += u64::from(may);
         self.counters.icmp_limited += u64::from(!may);
         may

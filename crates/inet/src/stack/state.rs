@@ -37,7 +37,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let secret = Secret::new(&secret);
         Self {
             nd: NdLayer::new(&config, &secret),
-            icmp: IcmpLayer::new(&config),
+            icmp: IcmpLayer::new(&config, &secret),
             fragments: Fragments::new(config.reassembly, &secret),
             dhcp: DhcpLayer::default(),
             addressing_timer: None,

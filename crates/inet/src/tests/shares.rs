@@ -345,3 +345,29 @@ fn groups_that_were_left_count_until_they_are_reported() {
     b.pass(Duration::from_secs(5));
     assert_eq!(join(&mut b, greedy, Ipv4Addr::new(239, 3, 0, 1).into()).1, Ok(()));
 }
+
+/// A node that provokes errors without a pause does not use up those of others.
+#[test]
+fn icmp_errors_are_limited_for_each_destination() {
+    let mut b = Host::b_knowing_a();
+    let other = Ipv4Addr::new(10, 0, 0, 3);
+    let mac = smoltcp::wire::EthernetAddress([2, 0, 0, 0, 0, 3]);
+    b.take(&arp_frame(mac, other, IP_B, true));
+    let mut errors = [0; 2];
+    for _ in 0..5000 {
+        b.now += Duration::from_micros(200);
+        b.take(&udp_frame(5000, 7, b"flood"));
+        errors[0] += b.sent().len();
+    }
+    let datagram = udp_frame(5000, 7, b"honest");
+    let mut honest = ip_frame_with(other, IP_B, 17, &[], &datagram[34..]);
+    fix_transport(&mut honest);
+    for _ in 0..20 {
+        b.take(&honest);
+        errors[1] += b.sent().iter().filter(|frame| frame[30..34] == other.octets()).count();
+        b.take(&udp_frame(5000, 7, b"flood"));
+        errors[0] += b.sent().len();
+    }
+    assert_eq!(errors[1], 20);
+    assert!((140..160).contains(&errors[0]), "50, and 100 in a second: {}", errors[0]);
+}
