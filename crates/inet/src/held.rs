@@ -12,8 +12,8 @@ use crate::bytes::{Frame, RxBytes, RxPiece};
 
 /// Times the free room that a connection's out-of-order frames may take: one alone gets 16/17.
 const CONNECTION_SHARE: usize = 16;
-/// The same for all connections of an owner. It is more, so that an owner with one greedy connection
-/// has room for others.
+/// The same for all connections of an owner. It is more, so that an owner with one greedy
+/// connection has room for others.
 const OWNER_SHARE: usize = 32;
 
 /// The purpose of a held frame. A purpose that can wait leaves room to those that cannot, so no

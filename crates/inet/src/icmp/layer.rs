@@ -45,8 +45,8 @@ impl IcmpLayer {
         self.counters.icmp_stray += u64::from(!believed);
     }
 
-    /// Whether an error about `packet` may be sent: not more than so many in a second to its sender,
-    /// and to all. Counts it.
+    /// Whether an error about `packet` may be sent: not more than so many in a second to its
+    /// sender, and to all. Counts it.
     pub(super) fn may_send_error(&mut self, now: Instant, packet: &Packet) -> bool {
         // As Linux: packets within the host are not limited.
         let inside = packet.interface == InterfaceId::LOOPBACK;

@@ -279,8 +279,8 @@ impl IpLayer {
     /// A listener wants something else of a group: see [`Groups::listen`](super::groups::Groups).
     ///
     /// # Errors
-    /// `Invalid` if `group` is none, `NoBuffers` if there are too many, or if the owner's share has no
-    /// room for another.
+    /// `Invalid` if `group` is none, `NoBuffers` if there are too many, or if the owner's share
+    /// has no room for another.
     pub(crate) fn listen_to_group(
         &mut self,
         now: Instant,
