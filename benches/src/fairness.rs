@@ -10,6 +10,9 @@
 //!   threads if that is longer.
 //! * Throughput is at least the fair share: half of what is left to the client beside that scale,
 //!   since two clients compete for the same servers.
+//!
+//! A host in mode `library` has its instance to itself, and a hostile driver can end its instance by
+//! ending itself. So neither has a kind.
 
 mod client_kinds;
 mod control_kinds;
@@ -18,6 +21,8 @@ mod kind;
 mod member;
 mod neighbour;
 mod program;
+mod user_kinds;
+mod wire_kinds;
 mod worst;
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -143,8 +148,11 @@ struct Worst(Child);
 
 impl Worst {
     /// Starts it, and waits until it has begun, but not for long.
-    fn start(instance: &Instance, kind: Kind) -> Result<Self> {
+    fn start(instance: &Instance, kind: Kind, wire: &WirePath) -> Result<Self> {
         let mut command: Command = instance.worst(&kind.name())?;
+        if kind.side() == Side::Wire {
+            command.arg("--wire").arg(&wire.path);
+        }
         let mut child = command.stdout(Stdio::piped()).process_group(0).spawn()?;
         let said = child.stdout.take().context("its output")?;
         let worst = Self(child);
@@ -178,16 +186,44 @@ impl Drop for Worst {
     }
 }
 
+/// The path of a wire that an instance has as its second interface, and the configuration of such
+/// an instance.
+struct WirePath {
+    path: PathBuf,
+    config: PathBuf,
+}
+
+impl WirePath {
+    fn new() -> Result<Self> {
+        let at = |kind| format!("/tmp/tasuki-bench-{}.{kind}", std::process::id());
+        let made = Self { path: at("wire").into(), config: at("toml").into() };
+        std::fs::write(&made.config, wire_kinds::config(&at("wire")))?;
+        Ok(made)
+    }
+}
+
+impl Drop for WirePath {
+    fn drop(&mut self) {
+        // The supervisor has removed the socket, if all went well.
+        let _ = std::fs::remove_file(&self.path);
+        let _ = std::fs::remove_file(&self.config);
+    }
+}
+
 fn one(args: &FairnessArgs, kind: Kind, round: u32) -> Result<Fairness> {
-    let how = Making { tasuki: &args.tasuki, mode: &args.mode, pinned: false, config: None };
+    let wire = WirePath::new()?;
+    let config = (kind.side() == Side::Wire).then_some(wire.config.as_path());
+    let how = Making { tasuki: &args.tasuki, mode: &args.mode, pinned: false, config };
     let instance = Instance::made(&how)?;
     let mut neighbour = Neighbour::start(&instance)?;
     // The first measurement finds everything cold.
     neighbour.measure(args.millis / 8)?;
     let alone = neighbour.measure(args.millis)?;
-    let worst = Worst::start(&instance, kind)?;
+    let worst = Worst::start(&instance, kind, &wire)?;
     let begun = Instant::now();
-    let beside = neighbour.measure(args.millis);
+    // What another user does to the runtime directory concerns operators above all.
+    let operated = if kind.side() == Side::User { instance.make_another() } else { Ok(()) };
+    let beside = operated.and_then(|()| neighbour.measure(args.millis));
     if let Err(error) = &beside {
         eprintln!("fairness: {}: {error:#} after {:?}", kind.name(), begun.elapsed());
     }

@@ -128,6 +128,17 @@ impl Instance {
         Ok(command)
     }
 
+    /// Makes another instance beside it, asks about this one, and ends the other.
+    pub(crate) fn make_another(&self) -> Result<()> {
+        let name = format!("{}-other", self.name);
+        let device = format!("wire:/tmp/{name}.wire");
+        let address = ["--address", "10.218.4.2/24", "--ipv6", "off"];
+        run(self.tasuki().args(["up", "--nic", &device]).args(address).arg(&name))?;
+        let status = self.asked(&["ps"]);
+        run(self.tasuki().args(["down", &name]))?;
+        status.map(|_| ())
+    }
+
     /// The output of `tasuki COMMAND --json`.
     pub(crate) fn asked(&self, words: &[&str]) -> Result<Value> {
         let output = self.tasuki().args(words).arg("--json").arg(&self.name).output()?;

@@ -61,6 +61,7 @@ pub(super) fn run(args: &WorstArgs) -> Result<()> {
         Kind::UnreadDatagrams => unread_datagrams(args),
         Kind::UnreadStreams => unread_streams(args),
         Kind::ZeroWindowOrphans => orphans(args),
+        Kind::GroupChurn => group_churn(args),
         _ => shutdown_loop(args),
     }
 }
@@ -244,4 +245,38 @@ fn shutdown_loop(args: &WorstArgs) -> Result<()> {
         let _ = stream.write(&[1; 100]);
         let _ = stream.shutdown(Shutdown::Read);
     }
+}
+
+/// Linux's numbers.
+const IPPROTO_IP: i32 = 0;
+const IP_ADD_MEMBERSHIP: i32 = 35;
+const IP_DROP_MEMBERSHIP: i32 = 36;
+
+/// Four thousand sockets are members of a group; then one of them leaves and joins. They are
+/// members of as many other groups as they get, too.
+fn group_churn(args: &WorstArgs) -> Result<()> {
+    let SocketAddr::V4(stack) = args.stack else { anyhow::bail!("an IPv4 address") };
+    // As `struct ip_mreq`: the group and the interface.
+    let membership = |group: [u8; 4]| [group, stack.ip().octets()].concat();
+    let one = membership([239, 1, 1, 1]);
+    let mut all = Vec::new();
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let Ok(client) = Client::connect(&args.socket) else { break };
+        for n in 0..MANY {
+            let socket = client.socket(sockets::Family::V4, sockets::SocketKind::Datagram)?;
+            socket.set_option(IPPROTO_IP, IP_ADD_MEMBERSHIP, &one)?;
+            // The share ends somewhere.
+            let other = membership([239, 2, clients.len() as u8, n as u8]);
+            let _ = socket.set_option(IPPROTO_IP, IP_ADD_MEMBERSHIP, &other);
+            all.push(socket);
+        }
+        clients.push(client);
+    }
+    let socket = all.first().context("a socket")?;
+    begun();
+    forever(|| {
+        socket.set_option(IPPROTO_IP, IP_DROP_MEMBERSHIP, &one)?;
+        Ok(socket.set_option(IPPROTO_IP, IP_ADD_MEMBERSHIP, &one)?)
+    })
 }

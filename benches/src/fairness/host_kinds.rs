@@ -60,7 +60,7 @@ fn sum(bytes: &[u8], mut sum: u32) -> u16 {
     !(sum as u16)
 }
 
-fn packet(
+pub(super) fn packet(
     from: Ipv4Addr,
     to: Ipv4Addr,
     protocol: u8,

@@ -84,6 +84,14 @@ pub(crate) enum Kind {
     FragmentFlood,
     /// Datagrams to ports where nobody listens.
     ClosedPortFlood,
+    /// A client joins and leaves a multicast group that has thousands of members.
+    GroupChurn,
+    /// Another user takes the lock of the runtime directory, or tries to (row 7).
+    DirectoryLock,
+    /// Another user writes in the runtime directory, or tries to (row 11).
+    DirectoryWrites,
+    /// The other end of a wire, another user's, floods it and rewrites its frames (row 13).
+    WireRewrites,
 }
 
 /// Where a kind runs.
@@ -93,6 +101,10 @@ pub(crate) enum Side {
     Client,
     /// The host at the other end of the link.
     Host,
+    /// A program of another user of the machine.
+    User,
+    /// The other end of a second interface, a wire.
+    Wire,
     /// It has nothing to do with Tasuki.
     Nowhere,
 }
@@ -105,7 +117,7 @@ impl Kind {
     /// Threads that compute without a pause.
     pub(crate) fn threads(self) -> usize {
         match self {
-            Self::Compute2 | Self::BacklogFlood | Self::UnreadDatagrams => 2,
+            Self::Compute2 | Self::BacklogFlood | Self::UnreadDatagrams | Self::WireRewrites => 2,
             Self::Compute4 | Self::BulkSends | Self::ClientBomb => 4,
             _ => 1,
         }
@@ -117,6 +129,8 @@ impl Kind {
             Self::PingFlood | Self::SynFlood | Self::FragmentFlood | Self::ClosedPortFlood => {
                 Side::Host
             }
+            Self::DirectoryLock | Self::DirectoryWrites => Side::User,
+            Self::WireRewrites => Side::Wire,
             _ => Side::Client,
         }
     }

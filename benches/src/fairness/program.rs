@@ -29,6 +29,9 @@ pub(crate) struct WorstArgs {
     /// Its socket for operators.
     #[arg(long)]
     pub(super) operator: PathBuf,
+    /// The path of the instance's second interface, if that is a wire.
+    #[arg(long)]
+    pub(super) wire: Option<PathBuf>,
 }
 
 /// Says that the worst has begun. Everything that had to be prepared is there.

@@ -4,13 +4,15 @@ use anyhow::Result;
 
 use super::kind::{Kind, Side};
 use super::program::{WorstArgs, begun};
-use super::{client_kinds, control_kinds, host_kinds};
+use super::{client_kinds, control_kinds, host_kinds, user_kinds, wire_kinds};
 
 /// Does it until it is killed.
 pub(crate) fn run(args: &WorstArgs) -> Result<()> {
     match args.kind.side() {
         Side::Nowhere => compute(args.kind.threads()),
         Side::Host => host_kinds::run(args),
+        Side::User => user_kinds::run(args),
+        Side::Wire => wire_kinds::run(args),
         Side::Client => match args.kind {
             Kind::BellFlood
             | Kind::DirtyFlood
