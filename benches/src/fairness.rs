@@ -11,8 +11,8 @@
 //! * Throughput is at least the fair share: half of what is left to the client beside that scale,
 //!   since two clients compete for the same servers.
 //!
-//! A host in mode `library` has its instance to itself, and a hostile driver can end its instance by
-//! ending itself. So neither has a kind.
+//! A host in mode `library` has its instance to itself, and a hostile driver can end its instance
+//! by ending itself. So neither has a kind.
 
 mod client_kinds;
 mod control_kinds;
