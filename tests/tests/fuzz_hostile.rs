@@ -24,7 +24,7 @@ const LIFE: u64 = 8000;
 /// Time for the first clients to make the servers as large as they get, as a part of the whole.
 const WARM_UP: f64 = 0.3;
 /// Growth of a server's own memory after the warm-up, KiB.
-const GROWTH: u64 = 64 << 10;
+const GROWTH: u64 = 24 << 10;
 /// The longest time for a newcomer and for `tasuki ps`.
 const LONGEST: Duration = Duration::from_secs(30);
 

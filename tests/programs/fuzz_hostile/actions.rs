@@ -67,6 +67,27 @@ pub(crate) fn hostile(socket: &str, seed: &str, time: &str, log: &str) {
     run(random, profile, member, [socket, time, log], 0);
 }
 
+/// The program `crowd`.
+pub(crate) fn crowd(socket: &str, clients: &str, seed: &str) {
+    let mut random = Random::new(seed.parse().expect("a seed"));
+    let clients: usize = clients.parse().expect("a number");
+    let mut members: Vec<_> = (0..clients).filter_map(|_| Member::admit(socket)).collect();
+    for _ in 0..4 {
+        for member in &mut members {
+            calls::sound(member, &mut random, 30);
+            calls::send(member, &mut random, true);
+        }
+    }
+    for member in members.iter_mut().step_by(2) {
+        let _ = words::scribble(member, &mut random);
+        calls::unsound(member, &mut random);
+    }
+    println!("{} admitted", members.len());
+    loop {
+        std::thread::park();
+    }
+}
+
 /// The program `inherit`: standard input is the line to the parent.
 pub(crate) fn inherit(words: &[&str]) {
     let [socket, seed, time, log, depth] = words else { panic!("unknown words {words:?}") };

@@ -3,6 +3,8 @@
 //! * `hostile SOCKET SEED MILLISECONDS LOG` is a client that does random valid and invalid things,
 //!   and logs each one. It ends after that time, unless an action ended it.
 //! * `inherit …` is its child, which shares the membership.
+//! * `crowd SOCKET CLIENTS SEED` is so many clients at once, which do random things. Every second
+//!   one breaks a rule in the end. It says how many were admitted, and waits to be ended.
 //! * `peer` is the other host: servers that answer, and a dialer of the honest client's listener.
 //! * `honest SECONDS STATUS` is an unmodified program that checks data and latency all the while.
 //! * `newcomer` is a short program: a connection, some bytes, the end.
@@ -33,6 +35,7 @@ fn main() {
     match words[..] {
         ["hostile", socket, seed, time, log] => actions::hostile(socket, seed, time, log),
         ["inherit", ref inherited @ ..] => actions::inherit(inherited),
+        ["crowd", socket, clients, seed] => actions::crowd(socket, clients, seed),
         ["peer"] => honest::peer(),
         ["honest", seconds, status] => honest::client(seconds, status),
         ["newcomer"] => honest::newcomer(),
