@@ -43,6 +43,45 @@ fn nor_does_that_of_a_fused_instance() {
     supervisor_goes_on(Mode::Fused);
 }
 
+/// The same on a kernel that lets programs pass descriptors to a supervisor. Honest programs and
+/// operators find it as if nothing was, while hundreds of closes take as long as a hostile one
+/// chose.
+fn supervisor_goes_on_before_linux_6_16(mode: Mode) {
+    let Some(world) = World::over(Nic::Tap) else { return };
+    write_noise(&world.path("file"), 1 << 20, 7);
+    let server = world.http_server();
+    let old = world.script("old_kernel.py", &[]);
+    let old: Vec<&str> = old.iter().map(String::as_str).collect();
+    world.up_by(&old, NET, mode, &[]);
+    let socket = format!("/run/tasuki/{NET}.sock");
+    let hostile = world.script("lingering.py", &["supervisor", &socket]);
+    let hostile = Running::start(world.command(&hostile));
+    let _ = hostile.line("all given");
+    for _ in 0..5 {
+        answers(&world, NET);
+    }
+    let url = format!("http://{HOST}:8000/file");
+    let words = world.on_net(NET, &["curl", "-sS", "-m", "30", "-o", "back", &url]);
+    let _ = Running::start(words).finish().success();
+    assert_eq!(sha256(&world.path("back")), sha256(&world.path("file")));
+    drop(server);
+    world.down(NET);
+    hostile.signal(Signal::KILL);
+    let said = hostile.finish();
+    assert!(!said.stdout.contains("refused"), "the program could pass descriptors: {said}");
+    world.assert_nothing_left();
+}
+
+#[test]
+fn a_supervisor_on_an_older_kernel_waits_for_no_close_either() {
+    supervisor_goes_on_before_linux_6_16(Mode::Split);
+}
+
+#[test]
+fn nor_does_that_of_a_fused_instance_on_an_older_kernel() {
+    supervisor_goes_on_before_linux_6_16(Mode::Fused);
+}
+
 fn up(world: &World, net: &str, mode: Mode, wire: &str, address: &str) {
     let (nic, cidr) = (format!("wire:{}", world.file(wire)), format!("{address}/24"));
     let words = ["up", "--mode", mode.name(), "--nic", &nic, "--ip", &cidr, net];

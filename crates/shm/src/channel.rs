@@ -12,7 +12,8 @@
 //! * Descriptors that no message announces, or announced ones that did not come, are an error.
 //! * Closing a descriptor may take as long as its sender chose. The other end of a
 //!   [`Channel::refusing`] channel cannot send any. [`Channel::untrusted`] is for another end that
-//!   may have sent some already; a thread closes them ([`crate::closer`]).
+//!   may have sent some already; a thread closes them ([`crate::closer`]). A channel that is to
+//!   bring none takes none out of the socket's queue.
 //!
 //! A process that is out of descriptors still gets the message, without some of its descriptors
 //! ([`Message::lost`]).
@@ -198,7 +199,7 @@ impl Channel {
     /// Are messages left alone until descriptors are closed that came before them?
     #[must_use]
     pub fn is_held_up(&self) -> bool {
-        self.fd.is_later() && closer::is_behind()
+        self.max_fds > 0 && self.fd.is_later() && closer::is_behind()
     }
 
     /// Two connected channels; closed on exec.
@@ -378,6 +379,9 @@ impl Channel {
         self.parsed = 0;
         let before = self.input.len();
         self.input.resize(before + MOST_READ.min(HEAD + self.max_body), 0);
+        if self.max_fds == 0 && self.fd.is_later() {
+            return self.receive_bytes(before);
+        }
         // Room for all that may come: the kernel closes those that do not fit, within the call.
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_PASSED))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -414,6 +418,21 @@ impl Channel {
             return Err(ChannelError::Peer { what: "too many descriptors", value });
         }
         self.ended = received.bytes == 0;
+        Ok(())
+    }
+
+    /// Reads bytes into the input from `before` on. Descriptors stay in the socket's queue.
+    fn receive_bytes(&mut self, before: usize) -> Result<(), ChannelError> {
+        let received = closer::recv_bytes(&self.fd, &mut self.input[before..]);
+        self.input.truncate(before + received.unwrap_or(0));
+        match received {
+            Ok(count) => self.ended = count == 0,
+            Err(Errno::CONNRESET) => self.ended = true,
+            Err(Errno::BADMSG) => {
+                return Err(ChannelError::Peer { what: "too many descriptors", value: 1 });
+            }
+            Err(errno) => return Err(ChannelError::System(errno)),
+        }
         Ok(())
     }
 

@@ -2,14 +2,23 @@
 //!
 //! Such a close takes as long as the sender chose ([`crate::passing`]). So a thread of its own does
 //! it, one in each process that needs it. The thread ends with the process. One descriptor may
-//! occupy it for good; then the others wait behind it.
+//! occupy it for good, such as a file of FUSE; then the others wait behind it.
+//!
+//! In a process whose signals are ours ([`interrupter::allow`]) a timer ends the wait for the peer
+//! of a TCP socket. There a close takes a millisecond, whatever the sender chose.
 //!
 //! The queue takes every descriptor, since neither waiting nor forgetting one is an alternative.
-//! Its bound is with the callers. While [`is_behind`], they read nothing from a socket that may
-//! bring descriptors. One read brings at most [`MOST_PASSED`]. So a process with one such socket
-//! has at most [`MOST_WAITING`] + [`MOST_PASSED`] descriptors in the queue, and the socket itself.
+//! Its bound is with the callers. While [`is_behind`], they accept no connection that may bring
+//! descriptors, and read from none that is to bring some. A connection that is to bring none keeps
+//! them in its own queue until it is closed: [`recv_bytes`] looks before it reads. So such a
+//! connection costs one descriptor, and never holds up another one.
+//!
+//! One read brings at most [`MOST_PASSED`]. So a process with one socket that is to bring some has
+//! at most [`MOST_WAITING`] + [`MOST_PASSED`] descriptors in the queue, and the socket itself.
 
 #![allow(unsafe_code)]
+
+pub mod interrupter;
 
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
@@ -22,6 +31,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
 
+use self::interrupter::Interrupter;
 use crate::fork;
 
 /// Descriptors that wait, from which on no more should be received.
@@ -37,11 +47,19 @@ static CLOSER: AtomicPtr<Closer> = AtomicPtr::new(null_mut());
 
 struct Closer {
     pid: u32,
-    queue: Mutex<VecDeque<OwnedFd>>,
+    queue: Mutex<Queue>,
+    /// The queue got a descriptor, or the thread is ready.
     filled: Condvar,
     /// Descriptors in the queue and in the thread's hands.
     waiting: AtomicUsize,
     started: AtomicBool,
+}
+
+#[derive(Default)]
+struct Queue {
+    fds: VecDeque<OwnedFd>,
+    /// The thread has made all that it needs.
+    ready: bool,
 }
 
 /// Receives bytes from a socket of an untrusted process, which has no reason to send descriptors.
@@ -72,12 +90,35 @@ pub fn recv(socket: &ClosedLater, into: &mut [u8]) -> Result<usize, Errno> {
     Ok(received.bytes)
 }
 
+/// Receives bytes from a socket of an untrusted process, which has no reason to send descriptors.
+/// Those that come stay in the socket's queue, and are closed with the socket. Never waits.
+///
+/// # Errors
+/// As [`recv`]'s.
+pub fn recv_bytes(socket: &ClosedLater, into: &mut [u8]) -> Result<usize, Errno> {
+    let (flags, most) = (RecvFlags::DONTWAIT, into.len());
+    let most = if socket.later {
+        // The kernel says that some were left out, and takes none out of the queue.
+        let mut none = RecvAncillaryBuffer::default();
+        let found = &mut [IoSliceMut::new(into)];
+        let found = recvmsg(socket, found, &mut none, flags | RecvFlags::PEEK)?;
+        if found.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(Errno::BADMSG);
+        }
+        // Behind these bytes descriptors may have come meanwhile.
+        found.bytes
+    } else {
+        most
+    };
+    rustix::net::recv(socket, &mut into[..most], flags).map(|(count, _)| count)
+}
+
 /// Has the thread close a descriptor. Never waits.
 pub fn close(fd: OwnedFd) {
     let closer = Closer::here();
     closer.waiting.fetch_add(1, Ordering::Relaxed);
-    closer.queue().push_back(fd);
-    closer.filled.notify_one();
+    closer.queue().fds.push_back(fd);
+    closer.filled.notify_all();
     // Without a thread, the queue grows to its bound, and each time the thread is tried again.
     closer.start();
 }
@@ -88,10 +129,15 @@ pub fn is_behind() -> bool {
     Closer::existing().is_some_and(|closer| closer.waiting.load(Ordering::Relaxed) >= MOST_WAITING)
 }
 
-/// Starts the thread now, for a process that may not start one later. Otherwise the first
-/// [`close`] does.
+/// Starts the thread now, and waits until it is ready, for a process that may not start one later.
+/// Otherwise the first [`close`] starts it.
 pub fn start() {
-    Closer::here().start();
+    let closer = Closer::here();
+    closer.start();
+    let mut queue = closer.queue();
+    while closer.started.load(Ordering::Acquire) && !queue.ready {
+        queue = closer.filled.wait(queue).unwrap_or_else(PoisonError::into_inner);
+    }
 }
 
 impl Closer {
@@ -126,7 +172,7 @@ impl Closer {
         }
     }
 
-    fn queue(&self) -> MutexGuard<'_, VecDeque<OwnedFd>> {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -140,10 +186,13 @@ impl Closer {
     }
 
     fn run(&self) {
+        let interrupter = Interrupter::new();
+        self.queue().ready = true;
+        self.filled.notify_all();
         loop {
             let mut queue = self.queue();
             let fd = loop {
-                match queue.pop_front() {
+                match queue.fds.pop_front() {
                     Some(fd) => break fd,
                     None => {
                         queue = self.filled.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -151,7 +200,10 @@ impl Closer {
                 }
             };
             drop(queue);
-            drop(fd);
+            match &interrupter {
+                Some(interrupter) => interrupter.interrupted(|| drop(fd)),
+                None => drop(fd),
+            }
             self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }

@@ -171,6 +171,8 @@ impl Supervisor {
         let until = Instant::now() + START_PATIENCE;
         let faults = FaultBudgets::new(instance.settings.faults_per_second);
         let lets_others = instance.settings.group.is_some();
+        // On older kernels: how long closing a connection takes is not the program's choice.
+        shm::closer::interrupter::allow();
         let mut supervisor = Self {
             program: None,
             servers,

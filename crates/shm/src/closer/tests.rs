@@ -27,9 +27,60 @@ fn within_seconds(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
+/// Starts the thread with its timer. Each test does so first: the thread is made once.
+fn begin() {
+    interrupter::allow();
+    start();
+}
+
+#[test]
+fn a_lingering_close_is_interrupted() {
+    begin();
+    let begun = Instant::now();
+    // Their owner chose a minute for each, and for those in a queue.
+    let mut peers = Vec::new();
+    for _ in 0..3 {
+        let (ours, peer) = lingering();
+        close(ours);
+        peers.push(peer);
+        let (mut line, queued) = Channel::pair().unwrap();
+        let (ours, peer) = lingering();
+        line.send(b"x", &[ours.as_fd()]).unwrap();
+        close(ours);
+        close(OwnedFd::from(queued));
+        peers.push(peer);
+    }
+    within_seconds("all are closed", || Closer::here().waiting.load(Ordering::Relaxed) == 0);
+    assert!(begun.elapsed() < Duration::from_secs(50), "no close took its minute");
+    // What was queued is still sent.
+    let mut rest = Vec::new();
+    peers[0].read_to_end(&mut rest).unwrap();
+    assert!(!rest.is_empty());
+}
+
+#[test]
+fn descriptors_stay_in_the_queue_of_a_channel_that_is_to_bring_none() {
+    begin();
+    let (a, b) = UnixStream::pair().unwrap();
+    let mut a = Channel::from_fd(a.into());
+    // As a kernel before Linux 6.16 has it: the end cannot refuse what is queued.
+    let fds = [crate::eventfd().unwrap(), crate::eventfd().unwrap()];
+    a.send(b"fine", &[]).unwrap();
+    let mut b = Channel::from_fd(b.into()).limited(100, 1).untrusted().limited(100, 0);
+    assert_eq!(b.recv().unwrap().unwrap().body, b"fine");
+    a.send(b"not fine", &[fds[0].as_fd(), fds[1].as_fd()]).unwrap();
+    for _ in 0..2 {
+        let refused = b.try_recv();
+        assert!(
+            matches!(refused, Err(ChannelError::Peer { what: "too many descriptors", .. })),
+            "{refused:?}"
+        );
+    }
+}
+
 #[test]
 fn a_close_holds_up_only_the_thread() {
-    start();
+    begin();
     let (ours, mut peer) = lingering();
     let (a, mut b) = UnixStream::pair().unwrap();
     let begun = Instant::now();
@@ -46,6 +97,7 @@ fn a_close_holds_up_only_the_thread() {
 
 #[test]
 fn descriptors_of_an_untrusted_end_are_closed_by_the_thread() {
+    begin();
     let (a, b) = UnixStream::pair().unwrap();
     let mut a = Channel::from_fd(a.into());
     let mut b = Channel::from_fd(b.into()).limited(100, 1);

@@ -76,6 +76,7 @@ fn enter(args: &ServerArgs) -> Result<Restriction, Failure> {
     let wire = args.role.device() == Some(DeviceKind::Wire);
     let begin_threads = || {
         if wire || UnixStream::pair().is_ok_and(|(one, _)| refuse_descriptors(&one).is_err()) {
+            shm::closer::interrupter::allow();
             shm::closer::start();
         }
     };

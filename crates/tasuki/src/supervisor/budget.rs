@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! inet server   1 for each client's bell, 1 for each of its threads (at least one thread)
-//! supervisor    connection, process, memory, bell; and 2 while a request is being answered
+//! supervisor    connection, process, memory, bell; and 2 while a request is being answered;
+//!               before Linux 6.16 connections that are being closed
 //! driver        nothing: it maps the memory and closes the descriptor
 //! ```
 //!
@@ -14,7 +15,9 @@
 //! slots than threads shares them, but without one it cannot be a client. In mode `library` the
 //! servers are in the program, with the program's own limit.
 
+use abi::control::Audience;
 use rustix::process::{Resource, getrlimit};
+use shm::passing::takes_descriptors;
 
 use super::instance::Instance;
 use crate::config::Mode;
@@ -31,6 +34,8 @@ const OF_DRIVER: u64 = 64;
 const OF_WIRE: u64 = (shm::closer::MOST_WAITING + 2 * shm::closer::MOST_PASSED) as u64;
 /// Of the supervisor for each client.
 const OF_CLIENT: u64 = 6;
+/// Connections that are being closed, where programs may have put descriptors into them.
+const CLOSING: u64 = shm::closer::MOST_WAITING as u64 + 64;
 /// Connections of operators.
 const OPERATORS: u64 = 64;
 /// Connections that are no client's have at most this part of the supervisor's descriptors, and at
@@ -80,7 +85,9 @@ pub(super) fn check_client(
     if promised + 2 > room_of_inet(instance, limit) {
         return Err(refusal("inet server", limit));
     }
-    let others = BASE + OPERATORS + most_unadmitted() as u64;
+    let listener = instance.sockets.of(Audience::Programs).listener();
+    let closing = if takes_descriptors(listener) { CLOSING } else { 0 };
+    let others = BASE + OPERATORS + closing + most_unadmitted() as u64;
     if others + (clients as u64 + 1) * OF_CLIENT > limit {
         return Err(refusal("supervisor", limit));
     }

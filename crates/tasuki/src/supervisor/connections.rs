@@ -11,7 +11,7 @@
 //! the oldest, first of those that never made a request. So idle connections keep no new one out.
 //!
 //! A connection brings no descriptors, and closing one takes no time ([`Channel::untrusted`]).
-//! Before Linux 6.16, connections wait while too many descriptors are being closed.
+//! Before Linux 6.16, new connections wait for the moment in which too many are being closed.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,6 +41,8 @@ const MOST_OPERATORS: usize = 64;
 /// Most connections accepted in one iteration. A new one has several iterations to make its request
 /// before newer ones can push it out.
 const ACCEPTS_PER_ITERATION: usize = 16;
+/// While too many connections are being closed, we look so often whether they still are.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 /// Longest request, bytes; a longer one is none of ours.
 const LONGEST_REQUEST: usize = 4096;
 
@@ -203,7 +205,7 @@ impl Connections {
 
     /// May more connections be accepted?
     pub(super) fn accepts(&self) -> bool {
-        !self.full
+        !self.full && !shm::closer::is_behind()
     }
 
     /// Accepts a bounded number of waiting connections that are allowed.
@@ -293,16 +295,15 @@ impl Connections {
         self.all.remove(&id);
     }
 
-    /// When to look again at connections that wait for descriptors to be closed.
+    /// When to look again at new connections that wait for others to be closed.
     pub(super) fn retry_in(&self) -> Option<Duration> {
-        shm::closer::is_behind().then_some(Duration::from_secs(1))
+        shm::closer::is_behind().then_some(ACCEPT_AGAIN)
     }
 
     /// All that is to be polled, with the connection that it belongs to.
     pub(super) fn watched(&self) -> impl Iterator<Item = (ConnectionId, Watch, PollFd<'_>)> {
         self.all.iter().flat_map(|(id, connection)| {
-            let waits = connection.busy || connection.channel.is_held_up();
-            let events = match (connection.writing, waits) {
+            let events = match (connection.writing, connection.busy) {
                 (true, _) => PollFlags::OUT,
                 (false, true) => PollFlags::RDHUP,
                 (false, false) => PollFlags::IN | PollFlags::RDHUP,
