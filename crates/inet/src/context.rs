@@ -20,6 +20,7 @@ use crate::ip::{self, IpLayer, frame_headers, ndp};
 use crate::link::ethernet::{self, Mac};
 use crate::link::{Ipv6Target, LOOPBACK_MAC, LinkLayer, Resolution};
 use crate::offload::TxOffload;
+use crate::owner_id::OwnerId;
 use crate::secret::Secret;
 use crate::time::Instant;
 use crate::timers::Timers;
@@ -72,30 +73,38 @@ impl Context {
         self.ip.find(destination, via, self.link.interfaces())
     }
 
-    /// The hardware address of the first hop of `path`; starts to resolve it if it is unknown.
-    /// `progress`: an earlier packet to it has arrived.
-    pub(crate) fn resolve<T: TxBytes>(
+    /// The hardware address of the first hop of `path`, or the neighbour that is to be asked for it
+    /// ([`ask`](Self::ask)). `progress`: an earlier packet to it has arrived.
+    pub(crate) fn resolve(
         &mut self,
         now: Instant,
         path: &Path,
         progress: bool,
-        out: &mut dyn Egress<T>,
-    ) -> NextHop {
+    ) -> Result<Mac, NeighbourKey> {
         let address = match path.hop {
-            Hop::Group(mac) => return NextHop::Ready(mac),
-            Hop::Local => return NextHop::Ready(LOOPBACK_MAC),
+            Hop::Group(mac) => return Ok(mac),
+            Hop::Local => return Ok(LOOPBACK_MAC),
             Hop::Neighbour(address) => address,
         };
         let key = NeighbourKey { interface: path.interface, address };
-        match self.link.resolve(now, key, progress, &mut self.timers, out) {
-            Resolution::Ready(mac) => NextHop::Ready(mac),
-            Resolution::Asking(key) => NextHop::Asking(key),
-            Resolution::Full => NextHop::Full,
-            Resolution::Solicit(neighbour) => {
-                self.solicit(Ipv6Target { neighbour, mac: None }, out);
-                NextHop::Asking(neighbour)
-            }
+        self.link.resolve(now, key, progress, &mut self.timers).ok_or(key)
+    }
+
+    /// Asks a neighbour for its hardware address, unless it is being asked. It counts for an owner.
+    #[cold]
+    pub(crate) fn ask<T: TxBytes>(
+        &mut self,
+        now: Instant,
+        key: NeighbourKey,
+        owner: OwnerId,
+        out: &mut dyn Egress<T>,
+    ) -> NextHop {
+        match self.link.resolve_unknown(now, key, owner, &mut self.timers, out) {
+            Resolution::Asking => {}
+            Resolution::Full => return NextHop::Full,
+            Resolution::Solicit => self.solicit(Ipv6Target { neighbour: key, mac: None }, out),
         }
+        NextHop::Asking(key)
     }
 
     /// Sends a Neighbour Solicitation.
@@ -128,7 +137,10 @@ impl Context {
             self.link.count_no_room();
             return;
         }
-        let hop = self.resolve(now, &path, false, out);
+        let hop = match self.resolve(now, &path, false) {
+            Ok(mac) => NextHop::Ready(mac),
+            Err(key) => self.ask(now, key, OwnerId::default(), out),
+        };
         let to = match hop {
             NextHop::Ready(mac) => mac,
             NextHop::Asking(_) => Mac::BROADCAST,

@@ -28,6 +28,11 @@ impl OwnerId {
 
     /// Whether an owner that has `own` of something may have one more while `free` are left.
     pub(crate) fn may_have(self, own: usize, free: usize) -> bool {
-        !self.is_limited() || own < free.saturating_mul(FAIR_SHARE)
+        !self.is_limited() || is_fair(own, free)
     }
+}
+
+/// [`OwnerId::may_have`], with the same bound for the owner of the stack.
+pub(crate) fn is_fair(own: usize, free: usize) -> bool {
+    own < free.saturating_mul(FAIR_SHARE)
 }

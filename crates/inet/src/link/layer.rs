@@ -19,6 +19,7 @@ use crate::bytes::{Egress, ProcessingStage, TxBytes, TxPiece};
 use crate::config::{AcdConfig, Config};
 use crate::interface_id::{InterfaceId, NeighbourKey};
 use crate::offload::TxOffload;
+use crate::owner_id::OwnerId;
 use crate::secret::Secret;
 use crate::time::Instant;
 use crate::timers::{Timer, Timers};
@@ -44,15 +45,13 @@ counters! { LinkCounters:
 /// The hardware address of the loopback interface.
 pub(crate) const LOOPBACK_MAC: Mac = EthernetAddress([0; 6]);
 
-/// Whether a packet can leave towards a neighbour.
+/// How an unknown neighbour is resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Resolution {
-    /// To this hardware address.
-    Ready(Mac),
-    /// This neighbour is being asked for it.
-    Asking(NeighbourKey),
-    /// This neighbour is to be asked for it with a Neighbour Solicitation.
-    Solicit(NeighbourKey),
+    /// It is being asked.
+    Asking,
+    /// It is to be asked with a Neighbour Solicitation.
+    Solicit,
     /// There is no room to ask.
     Full,
 }
@@ -255,35 +254,46 @@ impl LinkLayer {
         }
     }
 
-    /// The hardware address of a neighbour; starts to resolve it if it is unknown. `progress`: an
-    /// earlier packet to it has arrived.
-    pub(crate) fn resolve<T: TxBytes>(
+    /// The hardware address of a neighbour, if it is known. `progress`: an earlier packet to it has
+    /// arrived.
+    pub(crate) fn resolve(
         &mut self,
         now: Instant,
         key: NeighbourKey,
         progress: bool,
         timers: &mut Timers,
+    ) -> Option<Mac> {
+        let times = self.times(key);
+        let Lookup::Known { mac, timer } = self.neighbours.look_up(now, key, progress, &times)
+        else {
+            return None;
+        };
+        if let Some(timer) = timer {
+            self.arm(now + timer, key, timers);
+        }
+        Some(mac)
+    }
+
+    /// Starts to resolve a neighbour that is not known, unless that has begun. It counts for an
+    /// owner.
+    pub(crate) fn resolve_unknown<T: TxBytes>(
+        &mut self,
+        now: Instant,
+        key: NeighbourKey,
+        owner: OwnerId,
+        timers: &mut Timers,
         out: &mut dyn Egress<T>,
     ) -> Resolution {
-        let times = self.times(key);
-        match self.neighbours.look_up(now, key, progress, &times) {
-            Lookup::Known { mac, timer } => {
-                if let Some(timer) = timer {
-                    self.arm(now + timer, key, timers);
-                }
-                Resolution::Ready(mac)
-            }
-            Lookup::Asking => Resolution::Asking(key),
-            Lookup::Absent => {
-                let Some(freed) = self.neighbours.ask(key) else { return Resolution::Full };
-                if let Some(timer) = freed {
-                    timers.cancel(timer);
-                }
-                match self.ask(now, key, None, timers, out) {
-                    None => Resolution::Asking(key),
-                    Some(_) => Resolution::Solicit(key),
-                }
-            }
+        if self.neighbours.contains(key) {
+            return Resolution::Asking;
+        }
+        let Some(freed) = self.neighbours.ask(key, owner) else { return Resolution::Full };
+        if let Some(timer) = freed {
+            timers.cancel(timer);
+        }
+        match self.ask(now, key, None, timers, out) {
+            None => Resolution::Asking,
+            Some(_) => Resolution::Solicit,
         }
     }
 

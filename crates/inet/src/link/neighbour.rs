@@ -29,6 +29,7 @@ use hashbrown::HashMap;
 
 use super::ethernet::Mac;
 use crate::interface_id::{InterfaceId, NeighbourKey};
+use crate::owner_id::{OwnerId, is_fair};
 use crate::secret::KeyedHash;
 use crate::time::Instant;
 use crate::wheel::TimerId;
@@ -97,6 +98,8 @@ pub struct NeighbourInfo {
 #[derive(Debug)]
 struct Neighbour {
     state: NeighbourState,
+    /// The party for which it was asked first; the stack itself if it was not asked.
+    asked_by: OwnerId,
     timer: Option<TimerId>,
     /// Frames for it, all written but the destination.
     waiting: VecDeque<Vec<u8>>,
@@ -218,13 +221,37 @@ impl Neighbours {
         Lookup::Known { mac, timer }
     }
 
-    /// Starts resolving an absent neighbour. The caller sends the request and arms the timer with
-    /// [`NeighbourTimes::retrans`]. `None` if all entries of a full cache are being resolved.
-    /// Otherwise gives the timer of the replaced entry, to be cancelled.
-    pub(crate) fn ask(&mut self, key: NeighbourKey) -> Option<Option<TimerId>> {
+    /// Starts resolving an absent neighbour for an owner. The caller sends the request and arms the
+    /// timer with [`NeighbourTimes::retrans`]. `None` if too many are being resolved. Otherwise
+    /// gives the timer of the replaced entry, to be cancelled.
+    pub(crate) fn ask(&mut self, key: NeighbourKey, owner: OwnerId) -> Option<Option<TimerId>> {
+        if !self.may_ask(owner) {
+            return None;
+        }
         let freed = self.make_room()?;
-        self.insert(key, NeighbourState::Incomplete { tries: 1 });
+        self.insert(key, NeighbourState::Incomplete { tries: 1 }, owner);
         Some(freed)
+    }
+
+    /// Whether an owner's share has room for one more that is being resolved. Half of the entries
+    /// are for neighbours that are known. What the network makes this host ask has a share, too.
+    fn may_ask(&self, owner: OwnerId) -> bool {
+        let most = self.limit.div_ceil(2);
+        if self.map.len() * 2 <= most {
+            return true;
+        }
+        let is_asked = |one: &&Neighbour| matches!(one.state, NeighbourState::Incomplete { .. });
+        let (mut all, mut own) = (0, 0);
+        for neighbour in self.map.values().filter(is_asked) {
+            all += 1;
+            own += usize::from(neighbour.asked_by == owner);
+        }
+        is_fair(own, most.saturating_sub(all))
+    }
+
+    /// Whether the neighbour is in the cache.
+    pub(crate) fn contains(&self, key: NeighbourKey) -> bool {
+        self.map.contains_key(&key)
     }
 
     /// Sets the neighbour's timer; gives the one that it had.
@@ -279,7 +306,7 @@ impl Neighbours {
             return None;
         }
         let freed = self.make_room()?;
-        self.insert(key, state);
+        self.insert(key, state, OwnerId::default());
         Some(NeighbourUpdate { mac, waiting: VecDeque::new(), timer: AGE, freed })
     }
 
@@ -363,8 +390,9 @@ impl Neighbours {
         self.map.len()
     }
 
-    fn insert(&mut self, key: NeighbourKey, state: NeighbourState) {
-        self.map.insert(key, Neighbour { state, timer: None, waiting: VecDeque::new() });
+    fn insert(&mut self, key: NeighbourKey, state: NeighbourState, asked_by: OwnerId) {
+        let waiting = VecDeque::new();
+        self.map.insert(key, Neighbour { state, asked_by, timer: None, waiting });
     }
 
     /// Makes room for one entry. `None` if no entry can be replaced; else the timer of the replaced

@@ -230,5 +230,7 @@ fn the_cache_is_bounded() {
     assert!(b.stack.context().link.neighbours().count() <= 8);
     b.pass(4 * SECOND);
     assert_eq!(b.stack.acked(socket), 20);
+    assert_eq!(b.stack.context().link.neighbours().count(), 4, "half is for known ones");
+    b.pass(60 * SECOND);
     assert_eq!(b.stack.context().link.neighbours().count(), 0);
 }

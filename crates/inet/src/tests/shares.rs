@@ -371,3 +371,28 @@ fn icmp_errors_are_limited_for_each_destination() {
     assert_eq!(errors[1], 20);
     assert!((140..160).contains(&errors[0]), "50, and 100 in a second: {}", errors[0]);
 }
+
+/// A client that connects to hosts which are not there, as fast as it can.
+#[test]
+fn neighbours_that_do_not_answer_leave_room_to_others() {
+    let config = Config { neighbours: 256, ..Config::default() };
+    let mut pair = Pair::with(Config::default(), config);
+    let _ = super::streams::listener(&mut pair.a, 2, REMOTE, 5);
+    let b = &mut pair.b;
+    b.stack.remove_address(ID, IP_B.into()).unwrap();
+    b.stack.add_address(ID, Cidr::new(IP_B, 16)).unwrap();
+    let _ = b.sent();
+    let (greedy, late) = (b.stack.add_owner(), b.stack.add_owner());
+    for n in 0..2000_u16 {
+        let [high, low] = (0x0100 + n).to_be_bytes();
+        let socket = stream_of(b, greedy, 1).unwrap();
+        b.stack.connect(b.now, socket, at(Ipv4Addr::new(10, 0, high, low), 80)).unwrap();
+        let _ = b.sent();
+    }
+    let failed = b.events_of(1).len();
+    assert!((1850..1900).contains(&failed), "of 128 it resolves 16 of 17: {failed}");
+    let socket = stream_of(b, late, 3).unwrap();
+    b.stack.connect(b.now, socket, at(IP_A, REMOTE)).unwrap();
+    pair.settle();
+    assert_eq!(pair.b.events_of(3), [EventKind::Connected]);
+}

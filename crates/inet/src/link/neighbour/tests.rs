@@ -37,10 +37,10 @@ fn in_state(name: &str) -> Neighbours {
     match name {
         "none" => {}
         "incomplete" => {
-            assert_eq!(cache.ask(KEY), Some(None));
+            assert_eq!(cache.ask(KEY, OwnerId::default()), Some(None));
         }
         "reachable" => {
-            cache.ask(KEY);
+            cache.ask(KEY, OwnerId::default());
             let advert = Advert { mac: Some(MAC), solicited: true, overrides: false };
             cache.advertised(NOW, KEY, &advert, &times).unwrap();
         }

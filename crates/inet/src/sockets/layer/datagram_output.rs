@@ -222,7 +222,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     ) {
         let Some(socket) = self.sockets.get(handle) else { return };
         let local = socket.local.unwrap_or(socket.family.unbound());
-        let (options, kind) = (socket.options, socket.kind());
+        let (options, kind, owner) = (socket.options, socket.kind(), socket.owner);
         let to = outgoing.message.to;
         let path = match self.datagram_path(cx, now, &outgoing.message, &options) {
             Ok(path) => path,
@@ -231,7 +231,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let part = next_part(&outgoing, &path);
         let is_last = part.payload.end == outgoing.len();
         let is_only = is_last && part.payload.start == 0;
-        let link = cx.resolve(now, &path, false, out);
+        let link = match cx.resolve(now, &path, false) {
+            Ok(mac) => NextHop::Ready(mac),
+            Err(key) => cx.ask(now, key, owner, out),
+        };
         let mac = match link {
             NextHop::Ready(mac) => mac,
             NextHop::Asking(_) if is_only => Mac::BROADCAST,

@@ -265,7 +265,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         out: &mut dyn Egress<T>,
     ) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
-        let (options, waits_for) = (socket.options, socket.waits_for);
+        let (options, waits_for, owner) = (socket.options, socket.waits_for, socket.owner);
         let Some(stream) = socket.connection() else { return };
         let ends = stream.connection.endpoints();
         if stream.connection.poll_at(now).is_none_or(|at| at > now) {
@@ -280,7 +280,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let durable = stream.connection.durable();
         let proven = durable.acked.wrapping_add(durable.received);
         let progress = core::mem::replace(&mut stream.proven, proven) != proven;
-        let to = match cx.resolve(now, &path, progress, out) {
+        let hop = match cx.resolve(now, &path, progress) {
+            Ok(mac) => NextHop::Ready(mac),
+            Err(key) => cx.ask(now, key, owner, out),
+        };
+        let to = match hop {
             NextHop::Ready(mac) => mac,
             NextHop::Full => return self.discard_output(cx, now, handle, Error::HostUnreachable),
             NextHop::Asking(key) => {
