@@ -1,4 +1,5 @@
-//! What an idle connection costs: bytes that are really allocated, counted by the allocator.
+//! What an idle connection costs, and what ended sockets leave behind: bytes that are really
+//! allocated, counted by the allocator.
 #![expect(unsafe_code, reason = "a global allocator cannot be written without")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -6,11 +7,12 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tasuki_inet::{
-    Cidr, Config, Egress, EventKind, Instant, InterfaceConfig, InterfaceId, RxBytes, SocketKind,
-    Stack, TxBytes, TxOffload, TxPiece,
+    Cidr, Config, Egress, EventKind, Family, Instant, InterfaceConfig, InterfaceId, RxBytes,
+    SocketKind, Stack, TxBytes, TxOffload, TxPiece,
 };
 
 /// Counts what is allocated and not freed.
@@ -35,6 +37,9 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
+
+/// Only one test counts at a time.
+static COUNTS: Mutex<()> = Mutex::new(());
 
 /// Connections, on each of two hosts.
 const CONNECTIONS: usize = 100_000;
@@ -112,6 +117,7 @@ impl Host {
 
 #[test]
 fn an_idle_connection_costs_at_most_a_kibibyte() {
+    let _alone = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut a, mut b) = (Host::new(1), Host::new(2));
     let mut now = Instant::from_nanos(1_000_000_000);
     let any = |port| SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
@@ -160,4 +166,87 @@ fn an_idle_connection_costs_at_most_a_kibibyte() {
     let each = (ALLOCATED.load(Ordering::Relaxed) - before) / (2 * made);
     println!("{each} bytes for each of {} connections", 2 * made);
     assert!(each <= MOST, "{each} bytes for each of {} connections", 2 * made);
+}
+
+/// Sockets of each kind in a round.
+const ROUND: u16 = 300;
+/// Most further bytes after a round: a table that has found one more entry at the same time.
+const MORE: usize = 2048;
+
+/// Hands frames over until there are none, and drops all events.
+fn exchange(now: Instant, a: &mut Host, b: &mut Host) {
+    loop {
+        a.stack.poll(now, &mut a.wire);
+        b.stack.poll(now, &mut b.wire);
+        let (to_b, to_a) = (std::mem::take(&mut a.wire.0), std::mem::take(&mut b.wire.0));
+        let over = to_a.is_empty() && to_b.is_empty();
+        for (host, frames) in [(&mut *a, to_a), (&mut *b, to_b)] {
+            for frame in frames {
+                host.stack.handle_frame(now, InterfaceId(0), Frame(frame), &mut host.wire);
+            }
+            while host.stack.poll_event().is_some() {}
+        }
+        if over {
+            return;
+        }
+    }
+}
+
+/// Opens sockets of all kinds for a party of its own, uses and closes them in every way.
+fn round(now: &mut Instant, a: &mut Host, b: &mut Host) {
+    let owner = a.stack.add_owner();
+    let listener = b.stack.open(SocketKind::Stream, 0).unwrap();
+    b.stack.bind(listener, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 80)).unwrap();
+    b.stack.listen(listener, ROUND).unwrap();
+    let to = |last, port| SocketAddr::from((Ipv4Addr::new(10, 0, 0, last), port));
+    let mut open = |kind| a.stack.open_for(owner, Family::V4, kind, 1).unwrap();
+    let streams: Vec<_> = (0..ROUND).map(|_| open(SocketKind::Stream)).collect();
+    let datagrams: Vec<_> = (0..ROUND).map(|_| open(SocketKind::Datagram)).collect();
+    let peers = [to(2, 80), to(2, 80), to(2, 81), to(9, 80)];
+    for ((n, stream), datagram) in (0_u16..).zip(&streams).zip(&datagrams) {
+        // One in four finds nobody who listens, another one no host.
+        let peer = peers[usize::from(n % 4)];
+        a.stack.connect(*now, *stream, peer).unwrap();
+        a.stack.send(*now, *datagram, Nothing, Some(peer)).unwrap();
+        if n.is_multiple_of(50) {
+            let group = Ipv4Addr::new(239, 0, 0, 1 + (n / 50) as u8).into();
+            a.stack.join_group(*now, *datagram, group, Some(InterfaceId(0))).unwrap();
+        }
+        exchange(*now, a, b);
+    }
+    let accepted = std::iter::from_fn(|| b.stack.accept(listener, 2).unwrap());
+    let accepted: Vec<_> = accepted.map(|(handle, _)| handle).collect();
+    assert_eq!(accepted.len(), usize::from(ROUND) / 2);
+    for (n, handle) in streams.iter().chain(&datagrams).enumerate() {
+        let ended = match n % 3 {
+            0 => a.stack.abort(*now, *handle),
+            _ => a.stack.close(*now, *handle),
+        };
+        ended.unwrap();
+    }
+    exchange(*now, a, b);
+    accepted.iter().for_each(|handle| b.stack.close(*now, *handle).unwrap());
+    b.stack.close(*now, listener).unwrap();
+    a.stack.remove_owner(owner);
+    for _ in 0..600 {
+        *now += Duration::from_secs(1);
+        exchange(*now, a, b);
+    }
+    assert_eq!(a.stack.sockets().count() + b.stack.sockets().count(), 0);
+}
+
+#[test]
+fn ended_sockets_leave_nothing_behind() {
+    let _alone = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut a, mut b) = (Host::new(1), Host::new(2));
+    let mut now = Instant::from_nanos(1_000_000_000);
+    let mut counts = Vec::new();
+    for _ in 0..4 {
+        round(&mut now, &mut a, &mut b);
+        counts.push(ALLOCATED.load(Ordering::Relaxed));
+    }
+    println!("bytes after each round: {counts:?}");
+    for pair in counts.windows(2) {
+        assert!(pair[1] <= pair[0] + MORE, "{counts:?}");
+    }
 }

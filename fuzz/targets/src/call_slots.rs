@@ -49,9 +49,18 @@ struct CallSlotsRun {
     server: SteppedServer,
     now: Instant,
     faulted: bool,
+    /// The server needs nothing of the bad client any more.
+    released: bool,
 }
 
 impl CallSlotsRun {
+    fn new() -> Self {
+        let config = InetConfig { instance: "fuzz".to_owned(), ..Default::default() };
+        let server = SteppedServer::new(config, [5; 16]).expect("an epoll set");
+        let now = Instant::from_nanos(1_000_000_000);
+        Self { server, now, faulted: false, released: false }
+    }
+
     fn request(&mut self, request: ServerRequest, fds: Vec<OwnedFd>) {
         let reply = self.server.request(self.now, request, fds);
         assert_eq!(reply, ServerReply::Done);
@@ -87,6 +96,7 @@ impl CallSlotsRun {
         for event in self.server.take_events() {
             match event {
                 ServerEvent::ClientFault { client: BAD, .. } => self.faulted = true,
+                ServerEvent::ClientReleased { client: BAD } => self.released = true,
                 ServerEvent::ClientFault { client, reason } => panic!("{client}: {reason}"),
                 _ => {}
             }
@@ -189,9 +199,7 @@ fn step(u: &mut Unstructured<'_>, fuzz: &mut CallSlotsRun, bad: &mut Program) ->
 
 /// See the module.
 pub fn run(data: &[u8]) {
-    let config = InetConfig { instance: "fuzz".to_owned(), ..Default::default() };
-    let server = SteppedServer::new(config, [5; 16]).expect("an epoll set");
-    let mut fuzz = CallSlotsRun { server, now: Instant::from_nanos(1_000_000_000), faulted: false };
+    let mut fuzz = CallSlotsRun::new();
     let mut bad = fuzz.admit(BAD);
     let mut good = fuzz.admit(GOOD);
     let mut u = Unstructured::new(data);
@@ -203,4 +211,50 @@ pub fn run(data: &[u8]) {
     fuzz.rest();
     let slot = good.results.pop().expect("an intact ring").expect("an answer");
     assert_eq!(PackagedResult::decode(&slot).map(|result| result.path), Ok(path));
+}
+
+/// A server whose bad clients come and go.
+pub struct ClientLives(CallSlotsRun);
+
+impl std::fmt::Debug for ClientLives {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientLives").finish_non_exhaustive()
+    }
+}
+
+impl Default for ClientLives {
+    fn default() -> Self {
+        Self(CallSlotsRun::new())
+    }
+}
+
+impl ClientLives {
+    /// A whole life: a client is admitted, does what `data` says, and leaves. Returns when the
+    /// server needs nothing of it any more; false if it broke the rules.
+    pub fn live(&mut self, data: &[u8], orderly: bool) -> bool {
+        let fuzz = &mut self.0;
+        (fuzz.faulted, fuzz.released) = (false, false);
+        let mut bad = fuzz.admit(BAD);
+        let mut u = Unstructured::new(data);
+        while !u.is_empty() && !fuzz.faulted && step(&mut u, fuzz, &mut bad).is_ok() {}
+        // Also after a fault, as the supervisor does.
+        fuzz.request(ServerRequest::RemoveClient { client: BAD, orderly }, Vec::new());
+        for _ in 0..3600 {
+            fuzz.rest();
+            if fuzz.released {
+                break;
+            }
+            fuzz.now += Duration::from_secs(1);
+        }
+        assert!(fuzz.released, "the server still needs a client's memory after an hour");
+        !fuzz.faulted
+    }
+
+    /// Lets all timers of the ended connections run out.
+    pub fn wait(&mut self) {
+        for _ in 0..600 {
+            self.0.now += Duration::from_secs(1);
+            self.0.rest();
+        }
+    }
 }
