@@ -2,7 +2,7 @@
 //! count of held frames.
 //!
 //! A packet leaves in three steps. [`Context::find`] gives the path to its destination.
-//! [`Context::resolve`] gives the hardware address to send it to, or starts asking for it.
+//! [`Context::next_hop`] gives the hardware address to send it to, or starts asking for it.
 //! [`LinkLayer::emit`] hands the frame over. A socket does the steps itself, so that it keeps its
 //! data until the frame really leaves. Answers without a socket go through [`Context::answer`] and
 //! may be dropped.
@@ -73,14 +73,24 @@ impl Context {
         self.ip.find(destination, via, self.link.interfaces())
     }
 
-    /// The hardware address of the first hop of `path`, or the neighbour that is to be asked for it
-    /// ([`ask`](Self::ask)). `progress`: an earlier packet to it has arrived.
-    pub(crate) fn resolve(
+    /// The hardware address of the first hop of `path`; starts to resolve it for `owner` if it is
+    /// unknown. `progress`: an earlier packet to it has arrived.
+    #[inline]
+    pub(crate) fn next_hop<T: TxBytes>(
         &mut self,
         now: Instant,
-        path: &Path,
-        progress: bool,
-    ) -> Result<Mac, NeighbourKey> {
+        (path, progress): (&Path, bool),
+        owner: OwnerId,
+        out: &mut dyn Egress<T>,
+    ) -> NextHop {
+        match self.resolve(now, path, progress) {
+            Ok(mac) => NextHop::Ready(mac),
+            Err(key) => self.ask(now, key, owner, out),
+        }
+    }
+
+    /// The hardware address of the first hop, or the neighbour that is to be asked for it.
+    fn resolve(&mut self, now: Instant, path: &Path, progress: bool) -> Result<Mac, NeighbourKey> {
         let address = match path.hop {
             Hop::Group(mac) => return Ok(mac),
             Hop::Local => return Ok(LOOPBACK_MAC),
@@ -92,7 +102,7 @@ impl Context {
 
     /// Asks a neighbour for its hardware address, unless it is being asked. It counts for an owner.
     #[cold]
-    pub(crate) fn ask<T: TxBytes>(
+    fn ask<T: TxBytes>(
         &mut self,
         now: Instant,
         key: NeighbourKey,
@@ -137,10 +147,7 @@ impl Context {
             self.link.count_no_room();
             return;
         }
-        let hop = match self.resolve(now, &path, false) {
-            Ok(mac) => NextHop::Ready(mac),
-            Err(key) => self.ask(now, key, OwnerId::default(), out),
-        };
+        let hop = self.next_hop(now, (&path, false), OwnerId::default(), out);
         let to = match hop {
             NextHop::Ready(mac) => mac,
             NextHop::Asking(_) => Mac::BROADCAST,

@@ -231,10 +231,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let part = next_part(&outgoing, &path);
         let is_last = part.payload.end == outgoing.len();
         let is_only = is_last && part.payload.start == 0;
-        let link = match cx.resolve(now, &path, false) {
-            Ok(mac) => NextHop::Ready(mac),
-            Err(key) => cx.ask(now, key, owner, out),
-        };
+        let link = cx.next_hop(now, (&path, false), owner, out);
         let mac = match link {
             NextHop::Ready(mac) => mac,
             NextHop::Asking(_) if is_only => Mac::BROADCAST,

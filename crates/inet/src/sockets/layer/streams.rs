@@ -280,11 +280,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let durable = stream.connection.durable();
         let proven = durable.acked.wrapping_add(durable.received);
         let progress = core::mem::replace(&mut stream.proven, proven) != proven;
-        let hop = match cx.resolve(now, &path, progress) {
-            Ok(mac) => NextHop::Ready(mac),
-            Err(key) => cx.ask(now, key, owner, out),
-        };
-        let to = match hop {
+        let to = match cx.next_hop(now, (&path, progress), owner, out) {
             NextHop::Ready(mac) => mac,
             NextHop::Full => return self.discard_output(cx, now, handle, Error::HostUnreachable),
             NextHop::Asking(key) => {
