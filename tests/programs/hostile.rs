@@ -6,6 +6,8 @@
 //! Some kinds ([`HOST_KINDS`]) are for an instance in mode `library`. There the program hosts the
 //! servers, and breaks the rules of their control connections. It prints "hosting" first.
 //!
+//! The kind "garbage" connects and sends garbage for some seconds, and prints how often.
+//!
 //! The kind "rights" is no violation. It makes the requests of operators, and prints "refused" and
 //! the socket that each refusal names.
 
@@ -14,6 +16,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
 
 use abi::call::{CallFlags, Op, PackagedCall, PackagedResult, Reply, Request, ReturnPath};
 use abi::client::{ClientLayout, QUEUE, REQUESTS, RESULTS};
@@ -270,6 +273,21 @@ fn overstep(path: &str) {
     }
 }
 
+/// Connects and sends garbage, as often as it can.
+fn send_garbage(path: &str) {
+    let (begun, mut sent) = (Instant::now(), 0);
+    while begun.elapsed() < Duration::from_secs(8) {
+        let mut line = UnixStream::connect(path).expect("the instance's socket");
+        // The supervisor may have closed its end.
+        let _ = line.write_all(&[b'x'; 64]);
+        sent += 1;
+        if sent == 1000 {
+            println!("many");
+        }
+    }
+    println!("{sent}");
+}
+
 fn main() {
     let words: Vec<String> = std::env::args().collect();
     let [_, path, kind] = &words[..] else { panic!("usage: hostile SOCKET KIND") };
@@ -282,6 +300,9 @@ fn main() {
     }
     if kind == "rights" {
         return overstep(path);
+    }
+    if kind == "garbage" {
+        return send_garbage(path);
     }
     let mut hostile = Hostile::admit(path);
     hostile.misbehave(kind);

@@ -150,3 +150,30 @@ fn a_loop_of_faults_is_slow_and_alone() {
     world.down(NET);
     world.assert_nothing_left();
 }
+
+/// A program that connects and sends garbage, in a loop, gets a pace of its own, not a processor's.
+/// Others are served meanwhile.
+#[test]
+fn a_loop_of_garbage_is_slow_and_alone() {
+    let Some(world) = World::new() else { return };
+    let server = world.http_server();
+    std::fs::write(world.path("file"), vec![b'x'; 12_345]).unwrap();
+    world.up(NET, Mode::Split, &[]);
+    let socket = format!("/run/tasuki/{NET}.sock");
+    let hostile = world.spawn(&[env!("CARGO_BIN_EXE_hostile"), &socket, "garbage"]);
+    let _ = hostile.line("many");
+    let url = format!("http://{HOST}:8000/file");
+    for _ in 0..3 {
+        let get = ["curl", "-sS", "-o", "/dev/null", "-w", "%{size_download}", &url];
+        let said = Running::start(world.on_net(NET, &get)).finish().success();
+        assert_eq!(said.stdout, "12345", "{said}");
+        let _ = world.ps(NET);
+    }
+    let said = hostile.finish().success();
+    let sent: u32 = said.stdout.lines().last().and_then(|sent| sent.parse().ok()).expect("a count");
+    // A pause of two milliseconds each, in eight seconds; and the socket's queue.
+    assert!(sent < 6000, "{sent} connections were served");
+    drop(server);
+    world.down(NET);
+    world.assert_nothing_left();
+}

@@ -31,6 +31,10 @@ use shm::passing::refuse_descriptors;
 
 use crate::exit::{Code, Failure};
 
+/// Connections that wait to be accepted. More wait in connect(2), so a program that makes many does
+/// not have all of them before another one's.
+const BACKLOG: i32 = 128;
+
 /// Where root's instances are.
 const ROOTS: &str = "/run/tasuki";
 
@@ -290,6 +294,7 @@ impl RuntimeDir {
         self.check_socket(name, audience, group)
             .map_err(io::Error::from)
             .and_then(|()| listener.set_nonblocking(true))
+            .and_then(|()| Ok(rustix::net::listen(&listener, BACKLOG)?))
             .map_err(failed)?;
         let directory = self.fd.try_clone().map_err(failed)?;
         Ok(SocketFile { listener, path, directory })

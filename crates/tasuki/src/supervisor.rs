@@ -14,6 +14,7 @@
 //! the program if there is one, then the inet server, then the drivers: so resets still get out. A
 //! server that ends by itself ends the instance; a restart will take its place here.
 
+mod accept_pace;
 mod admission;
 mod awaited;
 mod backend;
@@ -282,8 +283,9 @@ impl Supervisor {
         let openers = self.instance.openers();
         watched.extend(openers.map(|(number, fd)| read(EventSource::Wire(number), fd)));
         watched.push((EventSource::Interfaces, PollFd::new(&self.instance.watch, PollFlags::IN)));
-        if !matches!(self.phase, Phase::Starting { .. }) && self.connections.accepts() {
-            for audience in [Audience::Programs, Audience::Operators] {
+        let begun = !matches!(self.phase, Phase::Starting { .. });
+        for audience in [Audience::Programs, Audience::Operators] {
+            if begun && self.connections.accepts(audience) {
                 let listener = self.instance.sockets.of(audience).listener();
                 let listener = PollFd::new(listener, PollFlags::IN);
                 watched.push((EventSource::Listener(audience), listener));

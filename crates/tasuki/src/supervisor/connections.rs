@@ -10,13 +10,16 @@
 //! [`budget::most_unadmitted`], and operators [`MOST_OPERATORS`]. A new one then takes the place of
 //! the oldest, first of those that never made a request. So idle connections keep no new one out.
 //!
+//! A user whose connections make no request, or wrong ones only, gets new ones at a slower pace
+//! ([`AcceptPace`]). A connection with [`MOST_WRONG`] wrong requests is dropped.
+//!
 //! A connection brings no descriptors, and closing one takes no time ([`Channel::untrusted`]).
 //! Before Linux 6.16, new connections wait for the moment in which too many are being closed.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use abi::control::{Audience, ClientReply, ClientRequest};
 use rustix::event::{PollFd, PollFlags};
@@ -25,6 +28,7 @@ use rustix::net::sockopt;
 use rustix::process::{Pid, PidfdFlags, Uid, pidfd_open};
 use shm::{Channel, ChannelError, TryRecv};
 
+use super::accept_pace::AcceptPace;
 use super::budget;
 use crate::exit::Failure;
 use crate::limits::TOO_MANY_IN_FLIGHT;
@@ -43,6 +47,8 @@ const MOST_OPERATORS: usize = 64;
 const ACCEPTS_PER_ITERATION: usize = 16;
 /// While too many connections are being closed, we look so often whether they still are.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
+/// Wrong requests for which a connection is dropped.
+const MOST_WRONG: u32 = 16;
 /// Longest request, bytes; a longer one is none of ours.
 const LONGEST_REQUEST: usize = 4096;
 
@@ -66,6 +72,8 @@ pub(super) struct Connection {
     writing: bool,
     /// It has made a request.
     asked: bool,
+    /// Requests that are none, or not for this socket.
+    wrong: u32,
     /// The other end hung up while a request was being answered.
     hung_up: bool,
     /// The client that it admitted.
@@ -182,11 +190,18 @@ pub(super) struct Connections {
     full: bool,
     /// The programs' socket is for a group.
     lets_others: bool,
+    pace: AcceptPace,
 }
 
 impl Connections {
     pub(super) fn new(lets_others: bool) -> Self {
-        Self { all: BTreeMap::new(), next: 1, full: false, lets_others }
+        Self {
+            all: BTreeMap::new(),
+            next: 1,
+            full: false,
+            lets_others,
+            pace: AcceptPace::default(),
+        }
     }
 
     pub(super) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
@@ -200,12 +215,39 @@ impl Connections {
     /// Closes a connection; the number of the client that it was.
     pub(super) fn remove(&mut self, id: ConnectionId) -> Option<u16> {
         self.full = false;
-        self.all.remove(&id)?.client
+        let connection = self.all.remove(&id)?;
+        self.count(&connection);
+        connection.client
     }
 
-    /// May more connections be accepted?
-    pub(super) fn accepts(&self) -> bool {
-        !self.full && !shm::closer::is_behind()
+    /// A connection made a request that is none, or not for its socket. True: it is one too many,
+    /// so drop the connection.
+    pub(super) fn wrong_request(&mut self, id: ConnectionId) -> bool {
+        let Some(connection) = self.all.get_mut(&id) else { return false };
+        connection.wrong += 1;
+        connection.wrong >= MOST_WRONG
+    }
+
+    /// A connection ends. Was it of use?
+    fn count(&mut self, connection: &Connection) {
+        if connection.client.is_some() || (connection.asked && connection.wrong == 0) {
+            return;
+        }
+        let user = connection.user.as_raw();
+        if self.pace.useless(user, Instant::now()) {
+            let pid = connection.pid.as_raw_nonzero();
+            tracing::warn!(
+                pid,
+                uid = user,
+                "connections of this user make no requests: new ones are accepted more slowly"
+            );
+        }
+    }
+
+    /// May more connections be accepted at this socket?
+    pub(super) fn accepts(&self, audience: Audience) -> bool {
+        let paused = self.pace.pause(audience, Instant::now()).is_some();
+        !self.full && !paused && !shm::closer::is_behind()
     }
 
     /// Accepts a bounded number of waiting connections that are allowed.
@@ -218,6 +260,9 @@ impl Connections {
         audience: Audience,
     ) -> Result<(), Failure> {
         for _ in 0..ACCEPTS_PER_ITERATION {
+            if !self.accepts(audience) {
+                break;
+            }
             let flags = rustix::net::SocketFlags::CLOEXEC;
             let fd = match rustix::net::accept_with(listener, flags) {
                 Ok(fd) => fd,
@@ -237,6 +282,7 @@ impl Connections {
 
     fn admit(&mut self, fd: OwnedFd, audience: Audience) {
         let Ok(peer) = sockopt::socket_peercred(&fd) else { return };
+        self.pace.accepted(audience, peer.uid.as_raw(), Instant::now());
         // Root may have a larger buffer than other users. Small replies do not need it.
         let _ = sockopt::set_socket_send_buffer_size_force(&fd, SEND_BUFFER)
             .or_else(|_| sockopt::set_socket_send_buffer_size(&fd, SEND_BUFFER));
@@ -249,6 +295,7 @@ impl Connections {
             busy: false,
             writing: false,
             asked: false,
+            wrong: 0,
             hung_up: false,
             client: None,
         };
@@ -259,6 +306,7 @@ impl Connections {
             let message = "this instance belongs to another user".to_owned();
             // Whether it reads that is its affair.
             let _ = connection.reply(&ClientReply::Error { message }, &[]);
+            self.count(&connection);
             return;
         }
         self.make_room(&connection);
@@ -292,12 +340,15 @@ impl Connections {
         let Some((&id, connection)) = oldest else { return };
         let pid = connection.pid.as_raw_nonzero();
         tracing::debug!(pid, "connection dropped: too many are open that are no client's");
-        self.all.remove(&id);
+        self.remove(id);
     }
 
-    /// When to look again at new connections that wait for others to be closed.
+    /// When to look again at new connections that wait, for their pace or for others to be closed.
     pub(super) fn retry_in(&self) -> Option<Duration> {
-        shm::closer::is_behind().then_some(ACCEPT_AGAIN)
+        let now = Instant::now();
+        let pause = |audience| self.pace.pause(audience, now);
+        let pauses = [Audience::Programs, Audience::Operators].into_iter().filter_map(pause);
+        pauses.chain(shm::closer::is_behind().then_some(ACCEPT_AGAIN)).min()
     }
 
     /// All that is to be polled, with the connection that it belongs to.

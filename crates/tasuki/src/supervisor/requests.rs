@@ -34,6 +34,7 @@ impl Supervisor {
                 Received::Request(request) => self.request(id, request)?,
                 Received::Unknown(message) => {
                     self.reply(id, &ClientReply::Error { message }, &[])?;
+                    self.wrong_request(id)?;
                 }
                 Received::Nothing => return Ok(()),
                 Received::Ended(why) => {
@@ -58,7 +59,8 @@ impl Supervisor {
                 Audience::Operators => Audience::Programs,
             };
             let socket = self.instance.sockets.of(right).path().display().to_string();
-            return self.reply(id, &ClientReply::WrongSocket { socket }, &[]);
+            self.reply(id, &ClientReply::WrongSocket { socket }, &[])?;
+            return self.wrong_request(id);
         }
         let done = match request {
             ClientRequest::Hello { version, program } => self.hello(id, version, &program),
@@ -85,6 +87,14 @@ impl Supervisor {
             }
         };
         self.refuse(id, done)
+    }
+
+    fn wrong_request(&mut self, id: ConnectionId) -> Result<(), Failure> {
+        if !self.connections.wrong_request(id) {
+            return Ok(());
+        }
+        tracing::warn!("connection dropped: it made too many wrong requests");
+        self.drop_connection(id)
     }
 
     /// Tells a connection why its request is not carried out, if so.
