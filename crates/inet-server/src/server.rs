@@ -365,6 +365,7 @@ impl Server {
         let (emitted, passed) = (self.engine.nics.emitted(), self.engine.nics.passed());
         let events = &mut self.events;
         let counters = &mut self.engine.counters;
+        let before = self.leaving.len();
         self.leaving.retain_mut(|leaving| {
             if leaving.awaited_frame.is_none() && Arc::strong_count(&leaving.memory) == 1 {
                 leaving.awaited_frame = Some(emitted);
@@ -377,6 +378,11 @@ impl Server {
             }
             !over
         });
+        if self.leaving.len() < before {
+            // Each iteration looks at every place.
+            let last = self.clients.iter().rposition(Option::is_some);
+            self.clients.truncate(last.map_or(0, |last| last + 1));
+        }
     }
 
     /// The events to report to the supervisor.

@@ -304,3 +304,15 @@ fn the_event_loop_ends_with_its_supervisor() {
     let ended = server.join().unwrap();
     assert!(matches!(ended, Err(crate::ServerError::SupervisorGone)), "{ended:?}");
 }
+
+/// Every iteration looks at all places for clients, so those after the last client go.
+#[test]
+fn places_for_clients_go_with_the_clients() {
+    let mut world = World::new();
+    let _stays = world.a.admit(5, PARAMS);
+    let _goes = world.a.admit(60_000, PARAMS);
+    let now = world.now;
+    world.a.remove(60_000, true, now);
+    world.run(|world| released(&world.a, 60_000));
+    assert_eq!(world.a.server.clients.len(), 6);
+}

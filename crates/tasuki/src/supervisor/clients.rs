@@ -60,6 +60,9 @@ impl Client {
     }
 }
 
+/// Numbers beyond twice the clients that are there. So a number is used again late.
+const SPARE_NUMBERS: usize = 64;
+
 /// All clients, by number.
 pub(super) struct Clients {
     all: BTreeMap<u16, Client>,
@@ -72,10 +75,13 @@ impl Clients {
         Self { all: BTreeMap::new(), next: 1, departures: 0 }
     }
 
-    /// A number that no client has, 1 to 65,535; numbers are used again as late as possible.
+    /// A number that no client has, 1 to 65,535. The inet server looks at every number up to the
+    /// highest in each iteration. So there are only [`SPARE_NUMBERS`] more than are needed, and
+    /// each is used again after the others.
     pub(super) fn free_number(&mut self) -> Option<u16> {
-        let next = self.next;
-        let found = (next..=u16::MAX).chain(1..next).find(|n| !self.all.contains_key(n))?;
+        let most = u16::try_from(SPARE_NUMBERS + 2 * self.all.len()).unwrap_or(u16::MAX);
+        let mut numbers = (self.next..=most).chain(1..=most);
+        let found = numbers.find(|n| !self.all.contains_key(n))?;
         self.next = found.checked_add(1).unwrap_or(1);
         Some(found)
     }
@@ -201,9 +207,20 @@ mod tests {
         clients.insert(1, client());
         assert_eq!(clients.free_number(), Some(2));
         assert_eq!(clients.free_number(), Some(3));
-        clients.next = u16::MAX;
-        assert_eq!(clients.free_number(), Some(u16::MAX));
         // 0 is reserved, 1 is in use.
-        assert_eq!(clients.free_number(), Some(2));
+        let next = (4..=200).find(|_| clients.free_number() == Some(2));
+        assert!(next.is_some_and(|n| n >= 64), "{next:?}");
+        (2..=130).for_each(|number| clients.insert(number, client()));
+        assert!((0..1000).all(|_| clients.free_number().is_some_and(|number| number > 130)));
+    }
+
+    /// The inet server looks at every number up to the highest, again and again.
+    #[test]
+    fn numbers_stay_small_however_many_clients_come_and_go() {
+        let mut clients = Clients::new();
+        let live: Vec<u16> = (0..20).filter_map(|_| clients.free_number()).collect();
+        live.into_iter().for_each(|number| clients.insert(number, client()));
+        let highest = (0..10_000).filter_map(|_| clients.free_number()).max();
+        assert!(highest.is_some_and(|highest| highest < 200), "{highest:?}");
     }
 }
