@@ -13,7 +13,7 @@ const CLIENTS: usize = 15;
 /// grown to the size for so many sockets.
 const KEPT: u64 = 12 << 10;
 /// Further growth, after the first 315 clients, KiB.
-const GROWTH: u64 = 3 << 10;
+const GROWTH: u64 = 4 << 10;
 
 /// Memory of their own of all servers, by role, KiB.
 fn own_memory(world: &World) -> BTreeMap<String, u64> {
