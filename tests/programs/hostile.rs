@@ -6,7 +6,8 @@
 //! Some kinds ([`HOST_KINDS`]) are for an instance in mode `library`. There the program hosts the
 //! servers, and breaks the rules of their control connections. It prints "hosting" first.
 //!
-//! The kind "garbage" connects and sends garbage for some seconds, and prints how often.
+//! The kind "garbage" connects and sends garbage for some seconds, and prints how often. The kind
+//! "refused" does the same with requests that are refused.
 //!
 //! The kind "rights" is no violation. It makes the requests of operators, and prints "refused" and
 //! the socket that each refusal names.
@@ -273,13 +274,19 @@ fn overstep(path: &str) {
     }
 }
 
-/// Connects and sends garbage, as often as it can.
-fn send_garbage(path: &str) {
+/// Connects and sends garbage, or a request that is refused, as often as it can.
+fn send_garbage(path: &str, kind: &str) {
+    let hello = ClientRequest::Hello { version: VERSION + 1, program: "hostile".to_owned() };
+    let hello = serde_json::to_vec(&hello).expect("a request is plain data");
     let (begun, mut sent) = (Instant::now(), 0);
     while begun.elapsed() < Duration::from_secs(8) {
         let mut line = UnixStream::connect(path).expect("the instance's socket");
         // The supervisor may have closed its end.
-        let _ = line.write_all(&[b'x'; 64]);
+        if kind == "garbage" {
+            let _ = line.write_all(&[b'x'; 64]);
+        } else {
+            let _ = Channel::from_fd(line.into()).send(&hello, &[]);
+        }
         sent += 1;
         if sent == 1000 {
             println!("many");
@@ -301,8 +308,8 @@ fn main() {
     if kind == "rights" {
         return overstep(path);
     }
-    if kind == "garbage" {
-        return send_garbage(path);
+    if kind == "garbage" || kind == "refused" {
+        return send_garbage(path, kind);
     }
     let mut hostile = Hostile::admit(path);
     hostile.misbehave(kind);

@@ -151,16 +151,15 @@ fn a_loop_of_faults_is_slow_and_alone() {
     world.assert_nothing_left();
 }
 
-/// A program that connects and sends garbage, in a loop, gets a pace of its own, not a processor's.
+/// A program that connects and sends this, in a loop, gets a pace of its own, not a processor's.
 /// Others are served meanwhile.
-#[test]
-fn a_loop_of_garbage_is_slow_and_alone() {
+fn is_slow_and_alone(kind: &str) {
     let Some(world) = World::new() else { return };
     let server = world.http_server();
     std::fs::write(world.path("file"), vec![b'x'; 12_345]).unwrap();
     world.up(NET, Mode::Split, &[]);
     let socket = format!("/run/tasuki/{NET}.sock");
-    let hostile = world.spawn(&[env!("CARGO_BIN_EXE_hostile"), &socket, "garbage"]);
+    let hostile = world.spawn(&[env!("CARGO_BIN_EXE_hostile"), &socket, kind]);
     let _ = hostile.line("many");
     let url = format!("http://{HOST}:8000/file");
     for _ in 0..3 {
@@ -176,4 +175,14 @@ fn a_loop_of_garbage_is_slow_and_alone() {
     drop(server);
     world.down(NET);
     world.assert_nothing_left();
+}
+
+#[test]
+fn a_loop_of_garbage_is_slow_and_alone() {
+    is_slow_and_alone("garbage");
+}
+
+#[test]
+fn a_loop_of_refused_requests_is_slow_and_alone() {
+    is_slow_and_alone("refused");
 }

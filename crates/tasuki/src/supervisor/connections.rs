@@ -10,7 +10,7 @@
 //! [`budget::most_unadmitted`], and operators [`MOST_OPERATORS`]. A new one then takes the place of
 //! the oldest, first of those that never made a request. So idle connections keep no new one out.
 //!
-//! A user whose connections make no request, or wrong ones only, gets new ones at a slower pace
+//! A user whose connections make no request, or one that is refused, gets new ones at a slower pace
 //! ([`AcceptPace`]). A connection with [`MOST_WRONG`] wrong requests is dropped.
 //!
 //! A connection brings no descriptors, and closing one takes no time ([`Channel::untrusted`]).
@@ -74,6 +74,8 @@ pub(super) struct Connection {
     asked: bool,
     /// Requests that are none, or not for this socket.
     wrong: u32,
+    /// A request of it was refused.
+    pub(super) refused: bool,
     /// The other end hung up while a request was being answered.
     hung_up: bool,
     /// The client that it admitted.
@@ -230,7 +232,8 @@ impl Connections {
 
     /// A connection ends. Was it of use?
     fn count(&mut self, connection: &Connection) {
-        if connection.client.is_some() || (connection.asked && connection.wrong == 0) {
+        let refused = connection.refused || connection.wrong > 0;
+        if connection.client.is_some() || (connection.asked && !refused) {
             return;
         }
         let user = connection.user.as_raw();
@@ -239,7 +242,8 @@ impl Connections {
             tracing::warn!(
                 pid,
                 uid = user,
-                "connections of this user make no requests: new ones are accepted more slowly"
+                "connections of this user make no requests that can be answered: new ones are accepted \
+                 more slowly"
             );
         }
     }
@@ -296,6 +300,7 @@ impl Connections {
             writing: false,
             asked: false,
             wrong: 0,
+            refused: false,
             hung_up: false,
             client: None,
         };

@@ -105,7 +105,12 @@ impl Supervisor {
     ) -> Result<(), Failure> {
         match done {
             Ok(()) => Ok(()),
-            Err(Refusal::Client(message)) => self.reply(id, &ClientReply::Error { message }, &[]),
+            Err(Refusal::Client(message)) => {
+                if let Some(connection) = self.connections.get_mut(id) {
+                    connection.refused = true;
+                }
+                self.reply(id, &ClientReply::Error { message }, &[])
+            }
             Err(Refusal::Instance(failure)) => Err(failure),
         }
     }
