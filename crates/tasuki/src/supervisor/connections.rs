@@ -242,8 +242,7 @@ impl Connections {
             tracing::warn!(
                 pid,
                 uid = user,
-                "connections of this user make no requests that can be answered: new ones are accepted \
-                 more slowly"
+                "no useful requests on this user's connections: new ones are accepted slowly"
             );
         }
     }
