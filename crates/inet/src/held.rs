@@ -15,6 +15,8 @@ const CONNECTION_SHARE: usize = 16;
 /// The same for all connections of an owner. It is more, so that an owner with one greedy
 /// connection has room for others.
 const OWNER_SHARE: usize = 32;
+/// The same for data of an owner's connections that are not accepted.
+const UNACCEPTED_SHARE: usize = 16;
 
 /// The purpose of a held frame. A purpose that can wait leaves room to those that cannot, so no
 /// peer keeps frames from all others.
@@ -44,9 +46,9 @@ impl HoldPurpose {
 /// The count of one stack, and its bounds.
 #[derive(Debug)]
 pub(crate) struct HeldFrames {
-    count: Arc<AtomicUsize>,
+    count: Arc<HeldCount>,
     limit: usize,
-    bytes: Arc<AtomicUsize>,
+    bytes: Arc<HeldCount>,
     most_bytes: usize,
     /// Frames that there was no room for.
     refused: u64,
@@ -59,13 +61,53 @@ pub(crate) struct HeldFrame<R> {
     _token: FrameToken,
 }
 
+/// A count of frames or bytes, which may be a part of another one.
+#[derive(Debug, Default)]
+struct HeldCount {
+    count: AtomicUsize,
+    part_of: Option<Arc<HeldCount>>,
+}
+
+impl HeldCount {
+    fn part_of(all: &Arc<Self>) -> Arc<Self> {
+        Arc::new(Self { count: AtomicUsize::new(0), part_of: Some(Arc::clone(all)) })
+    }
+
+    fn get(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
 #[derive(Debug)]
-struct FrameToken(Arc<AtomicUsize>, usize);
+struct FrameToken(Arc<HeldCount>, usize);
+
+impl FrameToken {
+    #[inline]
+    fn new(count: &Arc<HeldCount>, more: usize) -> Self {
+        count.count.fetch_add(more, Ordering::Relaxed);
+        if let Some(all) = &count.part_of {
+            all.count.fetch_add(more, Ordering::Relaxed);
+        }
+        Self(Arc::clone(count), more)
+    }
+}
 
 impl Drop for FrameToken {
+    #[inline]
     fn drop(&mut self) {
-        self.0.fetch_sub(self.1, Ordering::Relaxed);
+        self.0.count.fetch_sub(self.1, Ordering::Relaxed);
+        if let Some(all) = &self.0.part_of {
+            all.count.fetch_sub(self.1, Ordering::Relaxed);
+        }
     }
+}
+
+/// How much data of connections that are not accepted is held for one owner. A frame counts until
+/// the owner has taken it.
+#[derive(Debug)]
+pub(crate) struct UnacceptedUse {
+    frames: Arc<HeldCount>,
+    bytes: Arc<HeldCount>,
 }
 
 /// How much all connections of one owner hold out of order. Frames in order do not count, so they
@@ -113,22 +155,33 @@ impl HeldFrames {
     }
 
     pub(crate) fn hold<R: RxBytes>(&self, frame: Frame<R>) -> HeldFrame<R> {
-        let token = match &frame {
-            Frame::One(frame) => FrameToken(Arc::clone(&self.count), frame.frames()),
-            Frame::Joined(bytes) | Frame::Looped(bytes) => {
-                FrameToken(Arc::clone(&self.bytes), bytes.len())
-            }
-        };
-        token.0.fetch_add(token.1, Ordering::Relaxed);
-        HeldFrame { frame, _token: token }
+        hold_by((&self.count, &self.bytes), frame)
+    }
+
+    /// Holds data of a connection that is not accepted.
+    pub(crate) fn hold_unaccepted<R: RxBytes>(
+        &self,
+        frame: Frame<R>,
+        of_owner: Option<&UnacceptedUse>,
+    ) -> HeldFrame<R> {
+        let counts = of_owner.map(|of_owner| (&of_owner.frames, &of_owner.bytes));
+        hold_by(counts.unwrap_or((&self.count, &self.bytes)), frame)
+    }
+
+    /// The count of an owner.
+    pub(crate) fn unaccepted_use(&self) -> UnacceptedUse {
+        UnacceptedUse {
+            frames: HeldCount::part_of(&self.count),
+            bytes: HeldCount::part_of(&self.bytes),
+        }
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
+        self.count.get()
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+        self.bytes.get()
     }
 
     /// A frame was dropped for want of room here.
@@ -174,6 +227,21 @@ impl HeldFrames {
             && of_owner <= room.saturating_mul(OWNER_SHARE)
     }
 
+    /// Whether `frame` may be held for a connection that is not accepted: within half of all, and
+    /// within the owner's share of that half.
+    pub(crate) fn has_unaccepted_room<R: RxBytes>(
+        &self,
+        frame: &Frame<R>,
+        of_owner: Option<&UnacceptedUse>,
+    ) -> bool {
+        let room = self.room(frame, HoldPurpose::Unaccepted);
+        let own = of_owner.map_or(0, |of_owner| match frame {
+            Frame::One(_) => of_owner.frames.get(),
+            Frame::Joined(_) | Frame::Looped(_) => of_owner.bytes.get(),
+        });
+        own < room.saturating_mul(UNACCEPTED_SHARE)
+    }
+
     fn room<R: RxBytes>(&self, frame: &Frame<R>, purpose: HoldPurpose) -> usize {
         let (held, limit) = match frame {
             // There must be room for all of it.
@@ -204,6 +272,19 @@ impl<R: RxBytes> RxBytes for HeldFrame<R> {
     fn frames(&self) -> usize {
         self.frame.frames()
     }
+}
+
+/// Holds a frame by the count of frames or of bytes.
+#[inline]
+fn hold_by<R: RxBytes>(
+    (frames, bytes): (&Arc<HeldCount>, &Arc<HeldCount>),
+    frame: Frame<R>,
+) -> HeldFrame<R> {
+    let token = match &frame {
+        Frame::One(frame) => FrameToken::new(frames, frame.frames()),
+        Frame::Joined(own) | Frame::Looped(own) => FrameToken::new(bytes, own.len()),
+    };
+    HeldFrame { frame, _token: token }
 }
 
 /// Gives the piece to its owner, and ends its count.

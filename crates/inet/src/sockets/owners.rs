@@ -12,7 +12,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::held::OutOfOrderUse;
+use crate::held::{HeldFrames, OutOfOrderUse, UnacceptedUse};
 use crate::owner_id::OwnerId;
 use crate::table::Handle;
 
@@ -31,6 +31,8 @@ struct OwnerUsage {
     ended: VecDeque<Handle>,
     /// Frames out of order of all its connections. It is made when the first comes.
     out_of_order: Option<OutOfOrderUse>,
+    /// Frames of its connections that are not accepted. It is made when the first comes.
+    unaccepted: Option<UnacceptedUse>,
 }
 
 impl OwnerUsage {
@@ -137,6 +139,17 @@ impl Owners {
     pub(super) fn out_of_order(&mut self, owner: OwnerId) -> Option<&OutOfOrderUse> {
         let usage = self.usage.get_mut(owner.index()).filter(|_| owner.is_limited())?;
         Some(usage.out_of_order.get_or_insert_default())
+    }
+
+    /// The count of the data of an owner's connections that are not accepted. `None` if its share
+    /// has no bound.
+    pub(super) fn unaccepted(
+        &mut self,
+        owner: OwnerId,
+        held: &HeldFrames,
+    ) -> Option<&UnacceptedUse> {
+        let usage = self.usage.get_mut(owner.index()).filter(|_| owner.is_limited())?;
+        Some(usage.unaccepted.get_or_insert_with(|| held.unaccepted_use()))
     }
 
     /// An owner has another TIME-WAIT record. `is_live` tells which of them are not over.

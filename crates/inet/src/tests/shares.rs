@@ -396,3 +396,38 @@ fn neighbours_that_do_not_answer_leave_room_to_others() {
     pair.settle();
     assert_eq!(pair.b.events_of(3), [EventKind::Connected]);
 }
+
+/// A client that accepts nothing holds what its peers send. What the peers of another client send
+/// before it has accepted them finds room.
+#[test]
+fn data_of_connections_that_nobody_accepts_is_shared() {
+    let config = Config { held_frames: 340, ..Config::default() };
+    let mut pair = Pair::with(Config::default(), config);
+    let owners = [(); 2].map(|()| pair.b.stack.add_owner());
+    let listeners = [(owners[0], 80), (owners[1], 81)].map(|(owner, port)| {
+        let listener = stream_of(&mut pair.b, owner, 2).unwrap();
+        pair.b.stack.bind(listener, at(IP_B, port)).unwrap();
+        pair.b.stack.listen(listener, 100).unwrap();
+        listener
+    });
+    let fill = |pair: &mut Pair, port| {
+        let before = pair.b.counter("memory.frames-held");
+        let client = pair.a.stack.open(SocketKind::Stream, 9).unwrap();
+        pair.a.stack.connect(pair.a.now, client, at(IP_B, port)).unwrap();
+        pair.settle();
+        for _ in 0..20 {
+            pair.a.send(client, b"unread");
+            pair.settle();
+        }
+        pair.b.counter("memory.frames-held") - before
+    };
+    let held: u64 = (0..40).map(|_| fill(&mut pair, 80)).sum();
+    assert_eq!(held, 160, "16 of 17 of half of all");
+    assert!(fill(&mut pair, 81) >= 8);
+    // What is taken counts no more.
+    while let Some((server, _)) = pair.b.stack.accept(listeners[0], 5).unwrap() {
+        let _ = pair.b.received(server);
+    }
+    assert!(pair.b.counter("memory.frames-held") < 20);
+    assert!(fill(&mut pair, 80) >= 8);
+}

@@ -206,9 +206,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     ) -> Option<()> {
         let iss: Seq = cx.secret.isn(now, ends);
         let mut connection = self.passive(cx, now, ends, syn, iss, options)?;
-        let payload = payload
-            .take()
-            .map(|piece| RxPiece { frame: cx.held.hold(piece.frame), range: piece.range });
+        let payload = payload.take().map(|piece| self.hold_unaccepted(cx, handle, piece));
         connection.accept_fast(now, payload, syn.fin, renewal);
         let child = self.add_accepted(handle, *ends, connection)?;
         if let Some(stream) = self.sockets.get_mut(child).and_then(|socket| socket.connection()) {

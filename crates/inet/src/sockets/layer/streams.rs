@@ -3,7 +3,7 @@
 use crate::bytes::{Egress, Frame, ProcessingStage, RxBytes, RxPiece, TxBytes};
 use crate::context::{Context, NextHop};
 use crate::error::Error;
-use crate::held::HoldPurpose;
+use crate::held::{HeldFrame, HoldPurpose};
 use crate::interface_id::InterfaceId;
 use crate::ip;
 use crate::ip::packet::Packet;
@@ -107,12 +107,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         };
         let rcv_nxt = stream.connection.durable().rcv_nxt;
         let ahead = segment.seq.after(rcv_nxt) && !segment.syn;
+        let unaccepted = stream.listener().is_some();
         let room = match (stream.listener(), ahead) {
             (Some(_), true) => {
                 self.has_out_of_order_room(cx, handle, &piece.frame)
-                    && cx.held.has_room(&piece.frame, HoldPurpose::Unaccepted)
+                    && self.has_unaccepted_room(cx, handle, &piece.frame)
             }
-            (Some(_), false) => cx.held.has_room(&piece.frame, HoldPurpose::Unaccepted),
+            (Some(_), false) => self.has_unaccepted_room(cx, handle, &piece.frame),
             (None, true) => self.has_out_of_order_room(cx, handle, &piece.frame),
             (None, false) => cx.held.has_room(&piece.frame, HoldPurpose::InOrder),
         };
@@ -120,8 +121,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             cx.held.count_refused();
             return;
         }
-        let payload = (!piece.range.is_empty())
-            .then(|| RxPiece { frame: cx.held.hold(piece.frame), range: piece.range });
+        let payload = match (piece.range.is_empty(), unaccepted) {
+            (true, _) => None,
+            (false, false) => {
+                Some(RxPiece { frame: cx.held.hold(piece.frame), range: piece.range })
+            }
+            (false, true) => Some(self.hold_unaccepted(cx, handle, piece)),
+        };
         let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection())
         else {
             return;
@@ -137,6 +143,25 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         self.update(cx, now, handle);
         self.mark_ready(handle);
+    }
+
+    /// Whether there is room for data of a connection that is not accepted.
+    fn has_unaccepted_room(&mut self, cx: &Context, handle: Handle, frame: &Frame<R>) -> bool {
+        let Some(owner) = self.sockets.get(handle).map(|socket| socket.owner) else { return false };
+        cx.held.has_unaccepted_room(frame, self.owners.unaccepted(owner, &cx.held))
+    }
+
+    /// Holds data of a connection that is not accepted, for the owner of a socket: the connection
+    /// or its listener.
+    pub(super) fn hold_unaccepted(
+        &mut self,
+        cx: &Context,
+        handle: Handle,
+        piece: RxPiece<Frame<R>>,
+    ) -> RxPiece<HeldFrame<R>> {
+        let owner = self.sockets.get(handle).map(|socket| socket.owner).unwrap_or_default();
+        let of_owner = self.owners.unaccepted(owner, &cx.held);
+        RxPiece { frame: cx.held.hold_unaccepted(piece.frame, of_owner), range: piece.range }
     }
 
     /// Whether the shares of a connection and of its owner have room for a frame out of order.
