@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::process::Command;
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, kill_process};
 use tasuki_tests::{
-    Mode, Nic, Running, World, eventually, sha256, skip, tasuki_binary, write_noise,
+    HOST, Mode, Nic, Running, World, eventually, sha256, skip, tasuki_binary, write_noise,
 };
 
 const A: &str = "10.55.0.1";
@@ -61,6 +61,51 @@ fn both_ways(modes: [Mode; 2]) {
     world.down("a");
     world.down("b");
     assert!(!world.path("wire").exists(), "the socket is left");
+    world.assert_nothing_left();
+}
+
+/// The other end of a wire may belong to anybody, and may take no frames. Programs that use other
+/// interfaces go on. What is meant for the wire is dropped after a while, so that no program's
+/// memory stays in use.
+#[test]
+fn an_end_that_takes_no_frames_holds_up_nobody() {
+    let Some(world) = World::over(Nic::Tap) else { return };
+    write_noise(&world.path("file"), 64 << 20, 1);
+    let digest = sha256(&world.path("file"));
+    let config = format!(
+        "[[interface]]\ndevice = \"wire:{}\"\naddress = [\"{A}/24\"]\n",
+        world.file("wire")
+    );
+    fs::write(world.path("both.toml"), config).unwrap();
+    world.up("a", Mode::Split, &["--config", &world.file("both.toml")]);
+    up(&world, "b", Mode::Split, B);
+    eventually("the link is up", || world.counter("b", "wire.carrier") == 1);
+    let far = serve(&world, "b", B);
+    fetch(&world, "a", B, &digest);
+    let driver = world.ps("b").processes.iter().find(|one| one.role == "nic").unwrap().pid;
+    let driver = Pid::from_raw(driver.cast_signed()).unwrap();
+    kill_process(driver, Signal::STOP).unwrap();
+    let flood = Running::start(world.on_net("a", &world.script("fill.py", &[B])));
+    let _ = flood.line("full");
+    // Both directions, and more than any buffer holds.
+    let server = world.http_server();
+    let url = format!("http://{HOST}:8000/file");
+    let _ =
+        Running::start(world.on_net("a", &["curl", "-sS", "-o", "back", &url])).finish().success();
+    assert_eq!(sha256(&world.path("back")), digest);
+    drop(server);
+    let sink = world.spawn(&world.script("sink.py", &[HOST, "8000"]));
+    let _ = sink.line("ready");
+    let upload = world.on_net("a", &["curl", "-sS", "-T", &world.file("file"), &url]);
+    let _ = Running::start(upload).finish().success();
+    drop(sink);
+    eventually("frames are dropped", || world.counter("a", "wire.stalled") > 0);
+    drop(flood);
+    kill_process(driver, Signal::CONT).unwrap();
+    fetch(&world, "a", B, &digest);
+    drop(far);
+    world.down("a");
+    world.down("b");
     world.assert_nothing_left();
 }
 

@@ -18,7 +18,8 @@
 //! new listener, or listens itself. So either may be started anew.
 //!
 //! The other end may belong to another user and is not trusted. A breach of the protocol ends this
-//! link and nothing else, and the other end is not heard again for [`PENALTY`].
+//! link and nothing else, and the other end is not heard again for [`PENALTY`]. For an end that
+//! takes no frames, see [`stall`].
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -39,10 +40,12 @@ use crate::timer::DeviceTimer;
 mod link;
 mod meet;
 mod opener;
+mod stall;
 
 use self::link::{End, Link};
 pub use self::opener::WireOpener;
 use self::opener::{Found, OpenerClient};
+use self::stall::{PATIENCE, StallWatch};
 
 /// Version of the protocol between two ends.
 const VERSION: u32 = 1;
@@ -77,7 +80,7 @@ enum State {
     /// The other end is there; the listening end has a region for it.
     Greeting { line: Channel, region: Option<Arc<Region>> },
     /// Frames go. The link has copies of the line; closing the last copy may take long.
-    Up { link: Box<Link>, line: ClosedLater },
+    Up { link: Box<Link>, line: ClosedLater, stall: StallWatch },
 }
 
 /// One end of a wire.
@@ -99,6 +102,7 @@ pub struct Wire {
     last_report: String,
     ups: u64,
     no_carrier: u64,
+    stalled: u64,
     peer_faults: u64,
 }
 
@@ -134,6 +138,7 @@ impl Wire {
             last_report: String::new(),
             ups: 0,
             no_carrier: 0,
+            stalled: 0,
             peer_faults: 0,
         };
         wire.look();
@@ -285,7 +290,7 @@ impl Wire {
         let link = Link::new(region, end, self.features, doorbell).map_err(io::Error::other)?;
         let path = &self.path;
         tracing::info!(%path, ?end, "the wire has another end");
-        self.state = State::Up { line, link: Box::new(link) };
+        self.state = State::Up { line, link: Box::new(link), stall: StallWatch::default() };
         self.last_report.clear();
         self.ups += 1;
         Ok(())
@@ -314,7 +319,12 @@ impl Wire {
                     self.fault(&what);
                 }
             }
-            State::Up { line, link } => {
+            State::Up { line, link, stall } => {
+                if self.timer.fired() && link.taken().is_ok_and(|taken| stall.is_over(taken)) {
+                    let path = &self.path;
+                    tracing::warn!(%path, "the other end of the wire takes no frames: they are \
+                        dropped until it has taken those that wait");
+                }
                 let mut bytes = [0; WAKES];
                 match closer::recv(line, &mut bytes) {
                     Ok(0) => self.gone(),
@@ -334,6 +344,8 @@ impl Wire {
         let path = &self.path;
         tracing::info!(%path, "the other end of the wire is gone");
         self.state = State::Waiting;
+        // The patience with it is over; setting a timer to nothing cannot fail.
+        let _ = self.timer.set(Duration::ZERO);
         self.look();
     }
 
@@ -381,12 +393,22 @@ impl Device for Wire {
     }
 
     fn transmit(&mut self, frame: &[Part<'_>], offload: TxOffload) -> io::Result<bool> {
-        let State::Up { link, .. } = &mut self.state else {
+        let State::Up { link, stall, .. } = &mut self.state else {
             self.no_carrier += 1;
             return Ok(true);
         };
+        if stall.is_dropping() && link.left().is_ok_and(|left| stall.drops(left)) {
+            self.stalled += 1;
+            return Ok(true);
+        }
         match link.transmit(frame, offload) {
-            Ok(taken) => Ok(taken),
+            Ok(true) => Ok(true),
+            Ok(false) => {
+                if stall.full(link.sent()) {
+                    self.timer.set(PATIENCE)?;
+                }
+                Ok(false)
+            }
             Err(fault) => {
                 self.fault(&fault.to_string());
                 self.no_carrier += 1;
@@ -433,6 +455,7 @@ impl Device for Wire {
         each("wire.carrier", self.carrier().into());
         each("wire.ups", self.ups);
         each("wire.no-carrier", self.no_carrier);
+        each("wire.stalled", self.stalled);
         each("wire.peer-faults", self.peer_faults);
     }
 }

@@ -259,6 +259,23 @@ impl Link {
         Ok((start + len - self.free_to <= store).then_some(start))
     }
 
+    /// Frames stored so far.
+    pub(super) fn sent(&self) -> u64 {
+        self.taken + self.ends.len() as u64
+    }
+
+    /// Frames that the other end has taken so far.
+    pub(super) fn taken(&mut self) -> Result<u64, LinkFault> {
+        self.reclaim()?;
+        Ok(self.taken)
+    }
+
+    /// Frames that the other end has not taken.
+    pub(super) fn left(&mut self) -> Result<usize, LinkFault> {
+        self.reclaim()?;
+        Ok(self.ends.len())
+    }
+
     /// Finds out which frames the other end has taken.
     fn reclaim(&mut self) -> Result<(), LinkFault> {
         let consumed = self.tx.consumed()?;

@@ -241,6 +241,34 @@ fn whoever_wakes_without_end_is_dropped() {
     assert!(!a.carrier());
 }
 
+/// What an end does that takes no frames: those that are to be sent may not wait for ever.
+#[test]
+fn frames_for_an_end_that_takes_none_are_dropped() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("w");
+    let (mut a, mut b) = (wire(&path), wire(&path));
+    until(&mut [&mut a, &mut b], "they meet", all_up);
+    let mut send = |a: &mut Wire| a.transmit(&[Part::local(&[5; 100])], TxOffload::NONE).unwrap();
+    let mut stored = 0;
+    while send(&mut a) {
+        stored += 1;
+    }
+    until(&mut [&mut a], "frames are dropped", |all| send(all[0]));
+    assert!(a.stalled == 1 && a.carrier(), "{} dropped", a.stalled);
+    // Taking some of them is not enough.
+    let mut page = [0; 4096];
+    for _ in 0..stored / 2 {
+        assert!(b.receive(&mut page).unwrap().is_some());
+    }
+    b.flush().unwrap();
+    assert!(b.prepare_sleep(false) && send(&mut a));
+    assert_eq!(a.stalled, 2);
+    while b.receive(&mut page).unwrap().is_some() {}
+    assert!(b.prepare_sleep(false));
+    carries(&mut a, &mut b);
+    assert_eq!(a.stalled, 2);
+}
+
 #[test]
 fn a_region_that_is_none_is_refused() {
     let directory = tempfile::tempdir().unwrap();
