@@ -298,7 +298,7 @@ struct FrameSink<'a> {
 }
 
 impl Egress<Chunk> for FrameSink<'_> {
-    fn ready(&mut self) -> bool {
+    fn ready(&mut self, _: InterfaceId) -> bool {
         self.room > 0
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! page 0        bell words: inet server's (offset 0), driver's (offset 64)
-//! then          rings: fill, rx, tx ([`RING`] slots each)
+//! then          rings: fill, rx, tx ([`RING`] slots each), priority tx ([`PRIORITY_RING`])
 //! then          owner tables of both pools, pages of received frames, head pages
 //! then          a word and a ring of marks ([`crate::stages`])
 //! ```
@@ -35,8 +35,16 @@
 //! * The protocol core holds at most [`CORE_AREAS`]: out-of-order segments, undelivered datagrams.
 //! * Programs that read received bytes in their frames hold at most [`PROGRAM_AREAS`] together.
 //!
-//! Heads ([`HEADS`]): `tx` holds at most [`RING`]. The driver may have passed as many that the inet
-//! server has not taken back.
+//! Heads ([`HEADS`]): twice [`PRIORITY_RING`] of them are for frames of `tx_priority`, the others
+//! for frames of `tx`: those in the ring, and those that the driver has passed and the inet server
+//! has not taken back.
+//!
+//! # Two rings to send
+//!
+//! The driver serves `tx_priority` first. The inet server puts frames there whose sender has little
+//! under way, and the others into `tx`. So a program that sends a packet now and then does not wait
+//! behind programs that send in bulk. After [`PRIORITY_BURST`] frames of `tx_priority` in
+//! succession the driver takes one of `tx`, so both go on.
 //!
 //! A region has 178 MiB, or 557 MiB with super-segments. Unused pages cost nothing. The allocator
 //! takes the lowest free area first, so only a burst of loss or a slow reader touches the upper
@@ -53,6 +61,11 @@ pub const CORE_AREAS: u32 = 4 * RING;
 /// Most areas that programs hold to read in: a window of 4 MiB in segments of 1,460 bytes, and a
 /// third more.
 pub const PROGRAM_AREAS: u32 = 4 * RING;
+/// Slots of the ring of frames to send first.
+pub const PRIORITY_RING: u32 = 256;
+/// Frames of [`NicLayout::tx_priority`] in succession, after which the driver takes one of
+/// [`NicLayout::tx`].
+pub const PRIORITY_BURST: u32 = 16;
 /// Pages for the heads of frames to send.
 pub const HEADS: u32 = 2 * RING;
 /// The inet server in the owner tables of every region.
@@ -86,6 +99,8 @@ pub struct NicLayout {
     pub rx: usize,
     /// Ring of frames to transmit, inet to driver.
     pub tx: usize,
+    /// Ring of frames to transmit before those of `tx`, inet to driver.
+    pub tx_priority: usize,
     /// The pool of areas for received frames; the inet server allocates.
     pub pool: PoolLayout,
     /// Pages of each area.
@@ -136,7 +151,8 @@ impl NicLayout {
         let fill = PAGE;
         let rx = fill + ring;
         let tx = rx + ring;
-        let table = tx + ring;
+        let tx_priority = tx + ring;
+        let table = tx_priority + shm::ring_bytes(PRIORITY_RING).next_multiple_of(64);
         let pages = (stock + CORE_AREAS + PROGRAM_AREAS) * area_pages as u32;
         let heads = HEADS;
         let heads_table = table + pages as usize * 8;
@@ -149,6 +165,7 @@ impl NicLayout {
             fill,
             rx,
             tx,
+            tx_priority,
             pool: PoolLayout { table, pages_at, pages },
             area_pages,
             stock,

@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 
 use abi::ancillary::SendAncillary;
 use abi::call::{CallFlags, Op, PackagedCall, Reply, ReplyWords, Request};
+use abi::client::QUEUE;
 use abi::data::{DataDescriptor, DataFlags};
 use abi::option::{OptionKey, OptionPart, OptionValue};
 use abi::{Errno, Family, ShutdownHow, SocketId, SocketKind};
@@ -281,7 +282,7 @@ impl Client {
     /// Ends the wait of a SYN for data (Fast Open): the SYN gets the queued bytes. From now on the
     /// attempt is like any other.
     fn end_syn_wait(&mut self, engine: &mut Engine, socket: &mut Socket) -> CallAnswer {
-        self.take_sends(engine, socket, true)?;
+        self.take_sends(engine, socket, Some(QUEUE))?;
         engine.stack.stop_deferring(socket.handle);
         socket.fast_open = false;
         socket.state = SocketState::Connecting;
@@ -374,7 +375,7 @@ impl Client {
         socket: &mut Socket,
     ) -> Result<(), ClientFault> {
         self.take_consumed(engine, socket)?;
-        self.take_sends(engine, socket, false)?;
+        self.take_sends(engine, socket, None)?;
         socket.closed = true;
         let waiting = std::mem::take(&mut socket.waiting);
         // The handle is valid and open, so this cannot fail.
@@ -423,7 +424,7 @@ impl Client {
         data: DataDescriptor,
     ) -> CallAnswer {
         // Data queued before goes first.
-        self.take_sends(engine, socket, true)?;
+        self.take_sends(engine, socket, Some(QUEUE))?;
         if !socket.is_stream() {
             return Err(Errno::OPNOTSUPP.into());
         }
@@ -444,7 +445,7 @@ impl Client {
     }
 
     fn flush_sends(&mut self, engine: &mut Engine, socket: &mut Socket) -> CallAnswer {
-        self.take_sends(engine, socket, true)?;
+        self.take_sends(engine, socket, Some(QUEUE))?;
         socket.take_refusal().map_or(DONE, |errno| Err(errno.into()))
     }
 
@@ -492,7 +493,7 @@ impl Client {
         // happens once a connection: nothing can be sent after it.
         let has_peer = matches!(socket.state, SocketState::Connected | SocketState::Connecting);
         let ends = write && !socket.write_shut && has_peer;
-        self.take_sends(engine, socket, !ends)?;
+        self.take_sends(engine, socket, (!ends).then_some(QUEUE))?;
         engine.stack.shutdown(engine.now, socket.handle, core_how)?;
         socket.read_shut |= read;
         socket.write_shut |= write;
@@ -526,7 +527,7 @@ impl Client {
         let bytes = value.bytes();
         let value = SetValue::new(value, &bytes);
         // An option applies to data sent from now on.
-        self.take_sends(engine, socket, true)?;
+        self.take_sends(engine, socket, Some(QUEUE))?;
         if let Some(bytes) = options::recv_buffer(key, value)? {
             socket.asked_recv = Some(bytes);
             self.size_recv_buffer(engine, socket);

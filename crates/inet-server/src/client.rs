@@ -125,7 +125,7 @@ impl Client {
             posted: 0,
             frame_quota,
             layout,
-            memory: Arc::new(ClientMemory { region, client: number }),
+            memory: Arc::new(ClientMemory::new(region, number)),
         })
     }
 

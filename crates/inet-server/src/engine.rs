@@ -9,7 +9,7 @@ use abi::fastopen::FastopenKeys;
 use abi::network::Ipv6Mode;
 use abi::offload::Features;
 use inet::tcp::{CongestionKind, EcnPolicy, TcpConfig};
-use inet::{Config, Handle, Instant, InterfaceId, SockOption, Stack};
+use inet::{Config, Handle, Instant, InterfaceId, InterfaceSet, SockOption, Stack};
 
 use crate::nic::Nics;
 use crate::nic::frame::ReceivedFrame;
@@ -21,9 +21,11 @@ use crate::tx::chunk::ClientChunk;
 /// Receive buffer that every stream is sure of, bytes: see `ClientParams::rx_floor_areas`.
 const FLOOR: usize = 65_536;
 
-/// A release of sent bytes, due once the drivers have passed `awaited_frame`.
+/// A release of sent bytes, due once the drivers of `exits` have passed `awaited_frame`.
 pub(crate) struct PendingRelease {
     pub(crate) awaited_frame: u64,
+    /// Interfaces that may have got frames with the bytes.
+    pub(crate) exits: InterfaceSet,
     pub(crate) owner: SocketOwner,
 }
 
@@ -48,6 +50,47 @@ impl SocketOwner {
     }
 }
 
+/// The releases that wait, by the interface whose driver they wait for. Each socket has one at
+/// most.
+#[derive(Default)]
+pub(crate) struct Releases(Vec<VecDeque<PendingRelease>>);
+
+impl Releases {
+    /// Adds a release that waits for the driver of this interface, and then perhaps for others.
+    pub(crate) fn add(&mut self, interface: InterfaceId, release: PendingRelease) {
+        let at = usize::from(interface.0);
+        if self.0.len() <= at {
+            self.0.resize_with(at + 1, VecDeque::new);
+        }
+        if let Some(queue) = self.0.get_mut(at) {
+            queue.push_back(release);
+        }
+    }
+
+    /// The next release that is due.
+    pub(crate) fn poll(&mut self, nics: &Nics) -> Option<SocketOwner> {
+        for at in 0..self.0.len() {
+            let interface = InterfaceId(u16::try_from(at).ok()?);
+            while let Some(release) = self.0[at].front() {
+                if release.awaited_frame > nics.passed(interface) {
+                    break;
+                }
+                let release = self.0[at].pop_front()?;
+                match nics.awaited(release.exits, release.awaited_frame) {
+                    Some(next) => self.add(next, release),
+                    None => return Some(release.owner),
+                }
+            }
+        }
+        None
+    }
+
+    /// The sockets that wait.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = SocketOwner> {
+        self.0.iter().flatten().map(|release| release.owner)
+    }
+}
+
 /// See the module's head.
 pub(crate) struct Engine {
     pub(crate) stack: Stack<ClientChunk, ReceivedFrame>,
@@ -55,8 +98,7 @@ pub(crate) struct Engine {
     pub(crate) counters: Counters,
     pub(crate) batches: BatchSizes,
     pub(crate) now: Instant,
-    /// Oldest first; each socket is in it at most once.
-    pub(crate) releases: VecDeque<PendingRelease>,
+    pub(crate) releases: Releases,
     /// The quota of frames lent to programs; `None`: programs may not read frames.
     pub(crate) frame_quota: Option<FrameQuota>,
     serial: u32,
@@ -95,7 +137,7 @@ impl Engine {
             counters: Counters::default(),
             batches: BatchSizes::default(),
             now: Instant::ZERO,
-            releases: VecDeque::new(),
+            releases: Releases::default(),
             frame_quota: settings.share_frames.then(FrameQuota::new),
             serial: 0,
             connect_succeeded: false,

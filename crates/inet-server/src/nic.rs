@@ -14,8 +14,12 @@
 //! the server's again. Through [`Nics::passed`] it also tells which payload no driver reads any
 //! more.
 //!
+//! Each interface has two queues to its driver ([`output`]), and each is full by itself: an
+//! interface whose driver takes nothing holds up no other.
+//!
 //! Every frame gets a number, in one sequence over all interfaces. Memory that frames up to number
-//! `n` may name is free once `passed()` has reached `n`.
+//! `n` may name is free once `passed()` has reached `n` on all interfaces that such a frame took
+//! ([`Nics::awaited`]).
 //!
 //! The server publishes descriptors and rings the driver once per batch ([`Nics::flush`]). A driver
 //! that writes impossible ring indices loses its port; the other ports go on.
@@ -26,7 +30,7 @@ use std::sync::Arc;
 use abi::nic::{NicLayout, RING};
 use abi::offload::Features;
 use abi::stages::TraceStage;
-use inet::{Egress, InterfaceId, TxOffload, TxPiece};
+use inet::{Egress, InterfaceId, InterfaceSet, OwnerId, TxOffload, TxPiece};
 use shm::{OutOfRange, Region, RingFault, Sleep};
 
 use crate::observe::counters::Counters;
@@ -35,6 +39,7 @@ use crate::tx::chunk::ClientChunk;
 
 pub(crate) mod frame;
 pub(crate) mod offload;
+mod output;
 mod port;
 
 pub(crate) use self::port::DriverInput;
@@ -43,6 +48,8 @@ use self::port::{BadDriverInput, Port};
 /// While busy, the server restocks the driver when this many areas are missing, or a quarter of the
 /// stock if that is less. So it does not restock area by area.
 const RESTOCK: u32 = 32;
+/// Frames that sockets send in one iteration: frames that have come, and calls, wait that long.
+const FRAMES_PER_ITERATION: u32 = 64;
 /// Frames staged before the server publishes them in mid-batch. So the driver works in parallel.
 const TX_BATCH: u32 = 32;
 
@@ -54,6 +61,12 @@ pub(crate) struct Nics {
     by_interface: Vec<usize>,
     /// Number of the newest frame; a dropped frame has one too.
     emitted: u64,
+    /// The sender of the frames that the core emits now.
+    sender: OwnerId,
+    /// See [`Nics::is_blocked`].
+    blocked: bool,
+    /// Frames that sockets may still send in this iteration.
+    quota: u32,
     pub(crate) counters: Counters,
     /// Marks of the stages of sends and receives.
     pub(crate) trace: Trace,
@@ -184,7 +197,7 @@ impl Nics {
 
     /// Makes all descriptors visible and rings the drivers that sleep.
     pub(crate) fn flush(&mut self) {
-        if self.ports.iter().any(|port| port.tx.staged() > 0) {
+        if self.ports.iter().any(|port| port.output.staged() > 0) {
             self.trace.mark(TraceStage::DriverRequest);
         }
         for port in self.ports.iter_mut().filter(|port| !port.dead) {
@@ -199,10 +212,34 @@ impl Nics {
         self.emitted
     }
 
-    /// No driver reads a frame up to this number any more. Each was sent or dropped.
-    pub(crate) fn passed(&self) -> u64 {
-        let oldest = self.ports.iter().filter_map(|port| port.sent.front());
-        oldest.map(|sent| sent.number - 1).min().unwrap_or(self.emitted)
+    /// The driver of an interface reads no frame up to this number any more. Each was sent or
+    /// dropped.
+    pub(crate) fn passed(&self, interface: InterfaceId) -> u64 {
+        let port = self.by_interface.get(usize::from(interface.0));
+        let port = port.and_then(|&port| self.ports.get(port));
+        port.and_then(|port| port.output.oldest()).map_or(self.emitted, |oldest| oldest - 1)
+    }
+
+    /// The first of these interfaces whose driver may still read a frame up to `number`.
+    pub(crate) fn awaited(&self, mut interfaces: InterfaceSet, number: u64) -> Option<InterfaceId> {
+        loop {
+            let first = interfaces.first()?;
+            if self.passed(first) < number {
+                return Some(first);
+            }
+            interfaces.remove(first);
+        }
+    }
+
+    /// Was output refused for want of room since the last call of [`Nics::begin_output`]?
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// The core's output begins: the sockets of clients may send so many frames.
+    pub(crate) fn begin_output(&mut self) {
+        self.blocked = false;
+        self.quota = FRAMES_PER_ITERATION;
     }
 
     /// Announces sleep on every port. `completions`: the drivers ring also for frames that they
@@ -221,8 +258,7 @@ impl Nics {
     pub(crate) fn has_work(&mut self, completions: bool) -> bool {
         self.ports.iter_mut().any(|port| {
             let input = !matches!(port.rx.is_empty(), Ok(true));
-            let mut done = || !matches!(port.tx.consumed(), Ok(done) if done == port.tx_done);
-            !port.dead && (input || completions && done())
+            !port.dead && (input || completions && port.output.has_news())
         })
     }
 
@@ -241,7 +277,7 @@ impl Nics {
         let port = &mut self.ports[port];
         port.dead = true;
         // The server does not wait for this driver's frames any more: the supervisor will end it.
-        port.sent.clear();
+        port.output.clear();
         let reason =
             format!("the driver of interface {} broke its {ring} ring: {fault}", port.number);
         self.lost.push((port.number, reason));
@@ -249,8 +285,18 @@ impl Nics {
 }
 
 impl Egress<ClientChunk> for Nics {
-    fn ready(&mut self) -> bool {
-        self.ports.iter_mut().all(|port| port.dead || port.has_room())
+    fn set_sender(&mut self, sender: OwnerId) {
+        self.sender = sender;
+    }
+
+    fn ready(&mut self, interface: InterfaceId) -> bool {
+        let port = self.by_interface.get(usize::from(interface.0));
+        // An interface without a driver loses what it gets.
+        let port = port.and_then(|&port| self.ports.get_mut(port)).filter(|port| !port.dead);
+        let ready = port.is_none_or(|port| port.output.choose(self.sender).is_some());
+        self.blocked |= !ready;
+        let is_client = self.sender != OwnerId::default();
+        ready && !(is_client && self.quota == 0)
     }
 
     fn stage(&mut self, stage: inet::ProcessingStage) {
@@ -273,13 +319,12 @@ impl Egress<ClientChunk> for Nics {
     ) {
         self.trace.mark(TraceStage::Descriptor);
         self.emitted += 1;
+        self.quota = self.quota.saturating_sub(1);
         let port = self.by_interface.get(usize::from(interface.0));
         let port = port.and_then(|&port| self.ports.get_mut(port)).filter(|port| !port.dead);
         let sent = port.and_then(|port| {
-            // Room first: the server could not get a page back that it has handed over.
-            port.has_room().then_some(())?;
-            port.send(self.emitted, head, body, offload)?;
-            if port.tx.staged() >= TX_BATCH {
+            port.send((self.emitted, self.sender), head, body, offload)?;
+            if port.output.staged() >= TX_BATCH {
                 self.trace.mark(TraceStage::DriverRequest);
                 let rung = u64::from(port.flush());
                 self.counters.bells += rung;

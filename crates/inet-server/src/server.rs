@@ -201,6 +201,7 @@ impl Server {
     /// Lets the core send, as far as the drivers' rings have room, and rings the drivers.
     fn poll_core(&mut self, defer: bool) {
         let Engine { stack, nics, now, .. } = &mut self.engine;
+        nics.begin_output();
         match defer {
             true => stack.poll_deferring(*now, nics),
             false => stack.poll(*now, nics),
@@ -320,15 +321,13 @@ impl Server {
 
     /// Releases sent bytes whose awaited frame the drivers have passed.
     fn release(&mut self) -> bool {
-        let passed = self.engine.nics.passed();
         let mut progress = false;
         // A release may add another one behind the others, with a later frame.
-        while self.engine.releases.front().is_some_and(|release| release.awaited_frame <= passed) {
-            let Some(release) = self.engine.releases.pop_front() else { break };
+        while let Some(owner) = self.engine.releases.poll(&self.engine.nics) {
             progress = true;
-            let place = self.clients.get_mut(usize::from(release.owner.client));
+            let place = self.clients.get_mut(usize::from(owner.client));
             if let Some(client) = place.and_then(Option::as_mut) {
-                client.released(&mut self.engine, release.owner);
+                client.released(&mut self.engine, owner);
             }
         }
         progress
@@ -362,16 +361,17 @@ impl Server {
 
     /// Drops the memory of departed clients, once no chunk and no frame refers to it.
     fn release_departed_clients(&mut self) {
-        let (emitted, passed) = (self.engine.nics.emitted(), self.engine.nics.passed());
+        let nics = &self.engine.nics;
         let events = &mut self.events;
         let counters = &mut self.engine.counters;
         let before = self.leaving.len();
         self.leaving.retain_mut(|leaving| {
             if leaving.awaited_frame.is_none() && Arc::strong_count(&leaving.memory) == 1 {
-                leaving.awaited_frame = Some(emitted);
+                leaving.awaited_frame = Some(nics.emitted());
             }
-            let over = leaving.supervisor_knows
-                && leaving.awaited_frame.is_some_and(|frame| frame <= passed);
+            let exits = leaving.memory.exits();
+            let passed = |frame| nics.awaited(exits, frame).is_none();
+            let over = leaving.supervisor_knows && leaving.awaited_frame.is_some_and(passed);
             if over {
                 counters.released += 1;
                 events.push(ServerEvent::ClientReleased { client: leaving.number });

@@ -12,6 +12,7 @@ mod datagrams;
 mod hostile;
 mod life;
 mod native;
+mod output;
 mod raw;
 
 use std::collections::HashMap;
@@ -29,12 +30,12 @@ use abi::control::{InetConfig, ServerEvent, ServerReply, ServerRequest, TcpDefau
 use abi::data::{DataDescriptor, DataFlags};
 use abi::frame::{Chain, FillSlot, IfAttach, RxFrame, TxFrame};
 use abi::network::{InterfaceSettings, Ipv6Mode, Prefixed};
-use abi::nic::{INET, LAYOUT, NIC, RING};
+use abi::nic::{INET, LAYOUT, NIC, PRIORITY_RING, RING};
 use abi::offload::{Features, RxOffload, SegmentKind, Segments};
 use abi::option::OptionKey;
 use abi::{Errno, Family, SocketFlags, SocketId, SocketKind};
 use inet::Instant;
-use shm::{Access, Area, Backing, Consumer, Pool, PoolMap, Producer, Region};
+use shm::{Access, Area, Backing, Consumer, Pool, PoolMap, Producer, Region, Slot};
 use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::server::Server;
@@ -57,6 +58,7 @@ pub(super) struct Driver {
     pub(super) fill: Consumer,
     pub(super) rx: Producer,
     pub(super) tx: Consumer,
+    tx_priority: Consumer,
     clients: HashMap<u16, Arc<Region>>,
     /// Empty areas to receive into.
     spare: Vec<Area>,
@@ -76,6 +78,7 @@ impl Driver {
             fill: Consumer::attach(&region, LAYOUT.fill, RING).unwrap(),
             rx: Producer::attach(&region, LAYOUT.rx, RING).unwrap(),
             tx: Consumer::attach(&region, LAYOUT.tx, RING).unwrap(),
+            tx_priority: Consumer::attach(&region, LAYOUT.tx_priority, PRIORITY_RING).unwrap(),
             region,
             clients: HashMap::new(),
             spare: Vec::new(),
@@ -91,24 +94,36 @@ impl Driver {
         self.rx.push(&IfAttach { mac, mtu: 1500, features }.encode()).unwrap();
     }
 
+    /// The descriptors in both rings, which stay there.
+    pub(super) fn queued(&mut self) -> Vec<Slot> {
+        let mut slots = Vec::new();
+        for ring in [&mut self.tx_priority, &mut self.tx] {
+            slots.extend((0..).map_while(|n| ring.peek_at(n).unwrap()));
+        }
+        slots
+    }
+
     /// Takes what the server sends, and hands the head pages back.
     pub(super) fn transmit(&mut self) -> Vec<Vec<u8>> {
+        if self.stopped {
+            return Vec::new();
+        }
         let mut frames = Vec::new();
-        while !self.stopped
-            && let Some(slot) = self.tx.peek().unwrap()
-        {
-            let frame = TxFrame::decode(&slot).unwrap();
-            let area = self.heads.take(frame.area).unwrap();
-            let start = usize::from(frame.offset);
-            let mut bytes = area.bytes()[start..start + usize::from(frame.len)].to_vec();
-            for piece in frame.pieces() {
-                let mut part = vec![0; usize::from(piece.len)];
-                self.clients[&piece.client].read(piece.offset as usize, &mut part).unwrap();
-                bytes.extend_from_slice(&part);
+        for ring in [&mut self.tx_priority, &mut self.tx] {
+            while let Some(slot) = ring.peek().unwrap() {
+                let frame = TxFrame::decode(&slot).unwrap();
+                let area = self.heads.take(frame.area).unwrap();
+                let start = usize::from(frame.offset);
+                let mut bytes = area.bytes()[start..start + usize::from(frame.len)].to_vec();
+                for piece in frame.pieces() {
+                    let mut part = vec![0; usize::from(piece.len)];
+                    self.clients[&piece.client].read(piece.offset as usize, &mut part).unwrap();
+                    bytes.extend_from_slice(&part);
+                }
+                let _ = area.hand_over(INET);
+                ring.advance();
+                frames.push(bytes);
             }
-            let _ = area.hand_over(INET);
-            self.tx.advance();
-            frames.push(bytes);
         }
         frames
     }

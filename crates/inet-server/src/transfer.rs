@@ -27,6 +27,8 @@ mod datagrams;
 
 /// Sockets of one client looked at in one iteration.
 const SOCKETS_PER_ITERATION: usize = 64;
+/// Descriptors to send of one client taken in one iteration: the other clients wait that long.
+const SENDS_PER_ITERATION: u32 = 32;
 /// Closed sockets of one client looked at in one iteration.
 const CLOSING_PER_ITERATION: usize = 64;
 
@@ -34,24 +36,29 @@ impl Client {
     /// Looks at sockets with news. Returns whether there was any.
     pub(crate) fn serve_sockets(&mut self, engine: &mut Engine) -> Result<bool, ClientFault> {
         self.take_dirty();
+        let mut sends = SENDS_PER_ITERATION;
         for done in 0..SOCKETS_PER_ITERATION {
+            if sends == 0 {
+                break;
+            }
             let Some(index) = self.dirty.take() else { return Ok(done > 0) };
-            self.look(engine, index)?;
+            sends -= self.look(engine, index, sends)?;
         }
         Ok(true)
     }
 
-    /// Takes the program's count of consumed bytes and its descriptors to send.
-    fn look(&mut self, engine: &mut Engine, index: u16) -> Result<(), ClientFault> {
+    /// Takes the program's count of consumed bytes, and at most `most` of its descriptors to send.
+    /// Returns their number.
+    fn look(&mut self, engine: &mut Engine, index: u16, most: u32) -> Result<u32, ClientFault> {
         // The bit of a place without a socket may be late or wrong; both are harmless.
         let step = |client: &mut Self, socket: &mut Socket| {
             if socket.closed {
-                return Ok(());
+                return Ok(0);
             }
             client.take_consumed(engine, socket)?;
-            client.take_sends(engine, socket, true)
+            client.take_sends(engine, socket, Some(most))
         };
-        self.with_socket(index, step).unwrap_or(Ok(()))
+        self.with_socket(index, step).unwrap_or(Ok(0))
     }
 
     /// Takes the program's count of consumed bytes. The core's window may open.
@@ -77,28 +84,33 @@ impl Client {
         Ok(())
     }
 
-    /// Gives the core the program's descriptors to send. `bounded`: only as many bytes as may be in
-    /// flight.
+    /// Gives the core the program's descriptors to send: all of the queue, or with `bound` at most
+    /// so many, and only as many bytes as may be in flight. Returns their number.
     pub(crate) fn take_sends(
         &mut self,
         engine: &mut Engine,
         socket: &mut Socket,
-        bounded: bool,
-    ) -> Result<(), ClientFault> {
+        bound: Option<u32>,
+    ) -> Result<u32, ClientFault> {
         let index = socket.id.index;
         socket.tx.look()?;
         let mut some = 0;
-        for _ in 0..QUEUE {
-            let taken = socket.tx.take(index, &self.tx_pool, &self.memory, bounded)?;
+        let most = bound.unwrap_or(QUEUE);
+        while some < most {
+            let taken = socket.tx.take(index, &self.tx_pool, &self.memory, bound.is_some())?;
             let Some(taken) = taken else { break };
             submit(engine, socket, taken);
             some += 1;
         }
-        engine.batches.sends.add(some);
+        engine.batches.sends.add(some as usize);
         if some > 0 {
             self.settle(engine, socket);
         }
-        Ok(())
+        if bound.is_some() && some == most {
+            // There may be more in the queue.
+            self.mark_dirty(index);
+        }
+        Ok(some)
     }
 
     /// Moves the core's received data to the client: copies it to areas, or lends the frames.
@@ -131,11 +143,16 @@ impl Client {
         if socket.tx.has_releasable() {
             socket.tx.note_release();
             let awaited_frame = engine.nics.emitted();
-            if engine.nics.passed() >= awaited_frame {
-                socket.tx.release();
-            } else {
-                let owner = SocketOwner { client: self.number, index, serial: socket.serial };
-                engine.releases.push_back(PendingRelease { awaited_frame, owner });
+            // Of a socket that the core has forgotten, only the client's interfaces are known.
+            let exits = engine.stack.take_exits(socket.handle);
+            let exits = exits.unwrap_or_else(|| self.memory.exits());
+            match engine.nics.awaited(exits, awaited_frame) {
+                None => socket.tx.release(),
+                Some(interface) => {
+                    let owner = SocketOwner { client: self.number, index, serial: socket.serial };
+                    let release = PendingRelease { awaited_frame, exits, owner };
+                    engine.releases.add(interface, release);
+                }
             }
         }
         if socket.closed && socket.tx.is_drained() {

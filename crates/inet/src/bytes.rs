@@ -16,6 +16,7 @@ use smoltcp::wire::checksum;
 
 use crate::interface_id::InterfaceId;
 use crate::offload::{RxOffload, TxOffload};
+use crate::owner_id::OwnerId;
 
 /// A chunk of payload to be sent.
 pub trait TxBytes {
@@ -223,8 +224,11 @@ pub enum ProcessingStage {
 
 /// Where frames leave.
 pub trait Egress<T> {
-    /// Whether there is room for one more frame.
-    fn ready(&mut self) -> bool;
+    /// The frames from now on are sent by sockets of this owner; the default: by the stack itself.
+    fn set_sender(&mut self, _sender: OwnerId) {}
+
+    /// Whether there is room for one more frame of the present sender on an interface.
+    fn ready(&mut self, interface: InterfaceId) -> bool;
 
     /// Sends one frame: first `head` (all headers, and the payload of small answers), then `body`,
     /// of at most [`MAX_TX_PIECES`] pieces. `offload` is left to the interface. It is empty unless

@@ -21,6 +21,42 @@ impl InterfaceId {
     }
 }
 
+/// A set of interfaces. The loopback interface is never in it. Those after the 15th are in it
+/// together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct InterfaceSet(u16);
+
+impl InterfaceSet {
+    fn bit(id: InterfaceId) -> u16 {
+        if id == InterfaceId::LOOPBACK { 0 } else { 1 << id.0.min(15) }
+    }
+
+    /// The set of these bits: bit `n` is interface `n`.
+    pub fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
+    /// Its bits, as [`InterfaceSet::from_bits`] takes them.
+    pub fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Adds an interface.
+    pub fn insert(&mut self, id: InterfaceId) {
+        self.0 |= Self::bit(id);
+    }
+
+    /// Removes an interface.
+    pub fn remove(&mut self, id: InterfaceId) {
+        self.0 &= !Self::bit(id);
+    }
+
+    /// The interface with the lowest number.
+    pub fn first(self) -> Option<InterfaceId> {
+        u16::try_from(self.0.trailing_zeros()).ok().filter(|_| self.0 != 0).map(InterfaceId)
+    }
+}
+
 /// Names a neighbour: an address on the link of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct NeighbourKey {

@@ -41,7 +41,7 @@
 //! struct Wire(Vec<Frame>);
 //!
 //! impl Egress<Text> for Wire {
-//!     fn ready(&mut self) -> bool {
+//!     fn ready(&mut self, _: InterfaceId) -> bool {
 //!         true
 //!     }
 //!     fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Text>], _: TxOffload) {
@@ -150,7 +150,7 @@ pub use config::{AcdConfig, Config, ReassemblyConfig, V6Config};
 pub use dhcp::client::DhcpState;
 pub use dhcp::wire::{DhcpLease, DhcpRoute};
 pub use error::Error;
-pub use interface_id::InterfaceId;
+pub use interface_id::{InterfaceId, InterfaceSet};
 pub use ip::groups::FilterMode;
 pub use ip::route::Route;
 pub use link::address::{Address, AddressOrigin, AddressState};

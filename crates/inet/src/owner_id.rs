@@ -17,7 +17,8 @@ impl OwnerId {
         self.0
     }
 
-    pub(crate) fn index(self) -> usize {
+    /// A small number of its own, for tables: 0 is the default.
+    pub fn index(self) -> usize {
         usize::from(self.0)
     }
 

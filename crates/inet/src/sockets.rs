@@ -32,5 +32,6 @@ pub(crate) mod socket;
 mod stream;
 mod tcp_layer;
 mod time_wait;
+mod turns;
 
 pub(crate) use layer::SocketLayer;

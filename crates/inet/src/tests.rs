@@ -19,6 +19,7 @@ mod shares;
 mod sleep;
 mod streams;
 mod time_wait;
+mod turns;
 mod udp;
 mod udp_lite;
 mod v6;
@@ -69,26 +70,35 @@ pub(crate) struct Wire {
     pub(crate) left: Vec<TxOffload>,
     /// Most frames in it.
     pub(crate) room: usize,
+    /// An interface whose driver takes nothing.
+    pub(crate) stuck: Option<InterfaceId>,
+    sender: OwnerId,
+    /// The sender of each frame ever sent.
+    pub(crate) senders: Vec<OwnerId>,
 }
 
 impl Egress<Chunk> for Wire {
-    fn ready(&mut self) -> bool {
-        self.frames.len() < self.room
+    fn set_sender(&mut self, sender: OwnerId) {
+        self.sender = sender;
+    }
+    fn ready(&mut self, interface: InterfaceId) -> bool {
+        self.frames.len() < self.room && self.stuck != Some(interface)
     }
     fn emit(
         &mut self,
-        _: InterfaceId,
+        interface: InterfaceId,
         head: &[u8],
         body: &[TxPiece<'_, Chunk>],
         offload: TxOffload,
     ) {
-        assert!(self.ready() && body.len() <= MAX_TX_PIECES);
+        assert!(self.ready(interface) && body.len() <= MAX_TX_PIECES);
         let mut frame = Vec::from(head);
         for piece in body {
             frame.extend_from_slice(&piece.bytes.0[piece.range.clone()]);
         }
         self.frames.push_back(frame);
         self.left.push(offload);
+        self.senders.push(self.sender);
     }
 }
 
@@ -163,7 +173,7 @@ impl Host {
         loop {
             self.poll();
             match self.stack.poll_at() {
-                Some(next) if next <= end && self.wire.ready() => self.now = self.now.max(next),
+                Some(next) if next <= end && self.wire.ready(ID) => self.now = self.now.max(next),
                 _ => break,
             }
         }

@@ -77,7 +77,7 @@ impl RxBytes for Frame {
 struct Wire(VecDeque<Vec<u8>>);
 
 impl Egress<Nothing> for Wire {
-    fn ready(&mut self) -> bool {
+    fn ready(&mut self, _: InterfaceId) -> bool {
         true
     }
     fn emit(&mut self, _: InterfaceId, head: &[u8], _: &[TxPiece<'_, Nothing>], _: TxOffload) {

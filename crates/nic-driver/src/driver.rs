@@ -16,9 +16,9 @@
 //!
 //! Asking a device in vain costs a system call. So a device that had no frame is asked again only
 //! when the set reports it, or at every [`ASK_EVERY`]-th step while the driver does not sleep.
-//! There is one exception. A host behind a TAP device answers within the call that sends. If the
+//! There are two exceptions. A host behind a TAP device answers within the call that sends. If the
 //! last frames sent were answered when the device was asked next, the device is asked after
-//! sending.
+//! sending. And with more to send than a step takes, the device is asked at every step.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -273,7 +273,8 @@ impl Driver {
     fn send_frames(&mut self) -> Result<bool, DriverError> {
         let sent = self.frames.transmit_some()?;
         self.sent |= sent;
-        if sent && self.answers {
+        // With much to send, the steps are long, and a vain question costs little beside them.
+        if sent && (self.answers || self.frames.has_more_to_send()) {
             self.ask_in = 0;
         }
         Ok(sent)
@@ -292,7 +293,8 @@ impl Driver {
         if self.sent || self.frames.has_sent() {
             (self.sent, self.answers) = (false, self.frames.has_received());
         }
-        self.ask_in = if self.frames.found_no_frame() { ASK_EVERY } else { 0 };
+        let often = !self.frames.found_no_frame() || self.frames.has_more_to_send();
+        self.ask_in = if often { 0 } else { ASK_EVERY };
         Ok(moved)
     }
 

@@ -7,8 +7,9 @@
 //! ([`crate::gro`]) as long as the device has the next one already. Nothing is held back beyond a
 //! step.
 //!
-//! Sending: the driver looks at the descriptor at the head of the `tx` ring, takes its head page,
-//! and finds the payload pieces in the clients' regions. All of it goes to the device in one call,
+//! Sending ([`output`]): there are two rings, and `tx_priority` comes first. The driver looks at the
+//! descriptor at the head of a ring, takes its head page, and finds the payload pieces in the
+//! clients' regions. All of it goes to the device in one call,
 //! or in one for each segment that the device does not make itself ([`crate::gso`]). Only then is
 //! the page handed back and the ring advanced. Its consumer count tells the inet server which bytes
 //! no driver reads any more. While the device has no room the frame stays where it is.
@@ -28,18 +29,19 @@ use abi::stages::{Mark, TraceStage, Tracer};
 use abi::stats::{Histogram, Sizes};
 use shm::{Area, Consumer, PoolMap, Producer, PushError, Region};
 
-use self::parts::locate;
+use self::output::{TxRing, TxRings};
 use self::posted::{OpenChain, PostedPages};
-use crate::device::{Device, ETHERNET_HEADER, MAX_PARTS, Part, Received};
-use crate::error::{BadFrame, DriverError};
+use crate::device::{Device, ETHERNET_HEADER, Received};
+use crate::error::DriverError;
 use crate::gro::{GroFrame, MOST_HEADERS};
 use crate::gso::Gso;
 
 mod in_place;
+mod output;
 mod parts;
 mod posted;
 
-/// Most frames of one direction in one step: the other direction and the supervisor wait that long.
+/// Most frames received in one step: the other direction and the supervisor wait that long.
 const BATCH: usize = 64;
 /// Most segments received in one step, if they are joined to fewer frames. The inet server is woken
 /// once for all of them.
@@ -66,17 +68,6 @@ pub(crate) struct Counters {
     tx_device_errors: u64,
 }
 
-/// The result for the frame at the head of the `tx` ring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TransmitOutcome {
-    /// There is none.
-    Nothing,
-    /// The device has no room for it.
-    Blocked,
-    /// The ring moved on.
-    Done,
-}
-
 /// The rings of one frame region and the device they belong to.
 pub(crate) struct Frames<D> {
     pub(crate) device: D,
@@ -86,7 +77,7 @@ pub(crate) struct Frames<D> {
     heads: PoolMap,
     fill: Consumer,
     rx: Producer,
-    tx: Consumer,
+    tx: TxRings,
     clients: HashMap<u16, Arc<Region>>,
     /// An empty page that the device had nothing for.
     spare: Option<Area>,
@@ -99,8 +90,8 @@ pub(crate) struct Frames<D> {
     joins: bool,
     /// The device had no frame when it was asked last.
     empty: bool,
-    /// The frame at the head of the `tx` ring, for which the device had no room.
-    waiting: Option<(Area, TxFrame)>,
+    /// The frame at the head of a ring, for which the device had no room.
+    waiting: Option<(TxRing, Area, TxFrame)>,
     /// Offloads that the device leaves to us.
     gso: Gso,
     /// Longest frame that is no super-segment.
@@ -109,6 +100,8 @@ pub(crate) struct Frames<D> {
     /// Frames that the last step sent and received.
     sent: usize,
     received: usize,
+    /// The last step ended before the rings of frames to send were empty.
+    more: bool,
     /// Frames in one step, each way.
     rx_per_step: Sizes,
     tx_per_step: Sizes,
@@ -146,7 +139,7 @@ impl<D: Device> Frames<D> {
             heads: PoolMap::attach(region, layout.heads, NIC)?,
             fill: Consumer::attach(region, layout.fill, RING)?,
             rx: Producer::attach(region, layout.rx, RING)?,
-            tx: Consumer::attach(region, layout.tx, RING)?,
+            tx: TxRings::attach(region, layout)?,
             clients: HashMap::new(),
             spare: None,
             waiting: None,
@@ -154,6 +147,7 @@ impl<D: Device> Frames<D> {
             longest: usize::from(mtu) + ETHERNET_HEADER + 4,
             counters: Counters::default(),
             sent: 0,
+            more: false,
             received: 0,
             rx_per_step: Sizes::default(),
             tx_per_step: Sizes::default(),
@@ -182,7 +176,7 @@ impl<D: Device> Frames<D> {
         self.clients.remove(&client);
     }
 
-    /// Moves up to [`BATCH`] frames in each direction, or [`SEGMENTS`] joined to fewer. `true`:
+    /// Sends some frames, and receives up to [`BATCH`], or [`SEGMENTS`] joined to fewer. `true`:
     /// there were some. The inet server may be waiting for them: for received frames, room in the
     /// `tx` ring, or memory that no driver reads any more.
     pub(crate) fn step(&mut self) -> Result<bool, DriverError> {
@@ -203,33 +197,14 @@ impl<D: Device> Frames<D> {
         Ok(sent || self.received > 0)
     }
 
-    /// The half of [`Frames::step`] that sends.
-    pub(crate) fn transmit_some(&mut self) -> Result<bool, DriverError> {
-        self.trace.mark(TraceStage::DriverDispatch);
-        (self.sent, self.received) = (0, 0);
-        let before = self.counters.tx_packets;
-        let (mut passed, mut sent) = (0, 0);
-        // A super-segment that is cut here is as many frames as it has segments.
-        while passed.max(sent) < BATCH {
-            let done = self.transmit_one()? == TransmitOutcome::Done;
-            passed += usize::from(done);
-            sent = usize::try_from(self.counters.tx_packets - before).unwrap_or(BATCH);
-            if !done {
-                break;
-            }
-        }
-        if passed.max(sent) > 0 || self.device.pending().transmit {
-            self.flush()?;
-        }
-        self.trace.mark(TraceStage::DriverRest);
-        self.tx_per_step.add(sent);
-        self.sent = passed.max(sent);
-        Ok(self.sent > 0)
-    }
-
     /// After a step: did it send anything?
     pub(crate) fn has_sent(&self) -> bool {
         self.sent > 0
+    }
+
+    /// After a step: did it leave frames to be sent for the next one?
+    pub(crate) fn has_more_to_send(&self) -> bool {
+        self.more
     }
 
     /// After a step: did it receive anything?
@@ -240,13 +215,6 @@ impl<D: Device> Frames<D> {
     /// After a step: was the device asked last in vain?
     pub(crate) fn found_no_frame(&self) -> bool {
         self.empty
-    }
-
-    fn flush(&mut self) -> Result<(), DriverError> {
-        self.device.flush().or_else(|error| {
-            self.counters.tx_device_errors += 1;
-            DriverError::check_lost(error)
-        })
     }
 
     /// Asks the device for its error when it reports one while there is no page to read into.
@@ -265,8 +233,7 @@ impl<D: Device> Frames<D> {
 
     /// Is there a frame to send that the device has not yet refused for want of room?
     pub(crate) fn has_work(&mut self) -> Result<bool, DriverError> {
-        let ring = |ring| move |fault| DriverError::Ring { ring, fault };
-        let send = self.waiting.is_none() && !self.tx.is_empty().map_err(ring("tx"))?;
+        let send = self.waiting.is_none() && !self.tx.is_empty()?;
         let receive = self.device.pending().receive && self.can_receive()?;
         let post = self.can_post()?;
         // An empty page that came only now: the device may have been readable all along.
@@ -459,66 +426,6 @@ impl<D: Device> Frames<D> {
         Ok(None)
     }
 
-    fn transmit_one(&mut self) -> Result<TransmitOutcome, DriverError> {
-        let (area, frame) = match self.waiting.take() {
-            Some(waiting) => waiting,
-            None => {
-                let slot =
-                    self.tx.peek().map_err(|fault| DriverError::Ring { ring: "tx", fault })?;
-                let Some(slot) = slot else { return Ok(TransmitOutcome::Nothing) };
-                let Ok(frame) = TxFrame::decode(&slot) else {
-                    self.counters.tx_bad_slot += 1;
-                    return Ok(self.pass_over());
-                };
-                let Ok(area) = self.heads.take(frame.area) else {
-                    self.counters.tx_bad_area += 1;
-                    return Ok(self.pass_over());
-                };
-                (area, frame)
-            }
-        };
-        let mut parts = [Part::EMPTY; MAX_PARTS];
-        let mut lost = None;
-        let taken = match locate(&self.clients, &area, &frame, self.longest, &mut parts)
-            .and_then(|parts| Ok((parts, self.gso.work(parts, &frame.offload, self.longest)?)))
-        {
-            Ok((parts, work)) => {
-                self.trace.mark(TraceStage::Io);
-                let passed = self.gso.transmit(&mut self.device, parts, frame.offload, work);
-                self.trace.mark(TraceStage::HandBack);
-                match passed {
-                    Ok(passed) => {
-                        self.counters.tx_packets += passed.frames as u64;
-                        self.counters.tx_bytes += passed.bytes as u64;
-                        passed.whole
-                    }
-                    Err(error) => {
-                        self.counters.tx_device_errors += 1;
-                        lost = DriverError::check_lost(error).err();
-                        lost.is_none()
-                    }
-                }
-            }
-            Err(BadFrame::Area) => tick(&mut self.counters.tx_bad_area),
-            Err(BadFrame::Piece) => tick(&mut self.counters.tx_bad_piece),
-            Err(BadFrame::Length) => tick(&mut self.counters.tx_bad_length),
-            Err(BadFrame::Offload) => tick(&mut self.counters.tx_bad_offload),
-        };
-        if !taken {
-            self.waiting = Some((area, frame));
-            return lost.map_or(Ok(TransmitOutcome::Blocked), Err);
-        }
-        // The inet server knows the name: it is the descriptor's.
-        let _ = area.hand_over(INET);
-        self.tx.advance();
-        Ok(TransmitOutcome::Done)
-    }
-
-    fn pass_over(&mut self) -> TransmitOutcome {
-        self.tx.advance();
-        TransmitOutcome::Done
-    }
-
     /// Calls `each` with every counter, the device's included.
     pub(crate) fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         let c = &self.counters;
@@ -555,12 +462,6 @@ impl<D> Frames<D> {
             self.tx_per_step.histogram("nic.tx-per-step"),
         ]
     }
-}
-
-/// Counts a bad frame, which then is done with.
-fn tick(counter: &mut u64) -> bool {
-    *counter += 1;
-    true
 }
 
 #[cfg(test)]

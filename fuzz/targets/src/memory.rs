@@ -41,7 +41,7 @@ impl RxBytes for Frame {
 pub(crate) struct Wire(pub(crate) Vec<Vec<u8>>);
 
 impl Egress<Chunk> for Wire {
-    fn ready(&mut self) -> bool {
+    fn ready(&mut self, _: InterfaceId) -> bool {
         true
     }
 

@@ -58,7 +58,7 @@ impl RxBytes for Packet {
 pub(crate) struct Wire(pub(crate) Vec<(Vec<u8>, TxOffload)>);
 
 impl Egress<Bytes> for Wire {
-    fn ready(&mut self) -> bool {
+    fn ready(&mut self, _: InterfaceId) -> bool {
         true
     }
 

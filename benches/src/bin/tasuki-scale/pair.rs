@@ -50,7 +50,7 @@ impl RxBytes for Packet {
 pub(crate) struct Wire(pub(crate) Vec<Vec<u8>>);
 
 impl Egress<Bytes> for Wire {
-    fn ready(&mut self) -> bool {
+    fn ready(&mut self, _: InterfaceId) -> bool {
         true
     }
 

@@ -1,25 +1,23 @@
 //! One interface: its rings, its pools, and the frames that its driver has.
 
-use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use abi::frame::{
     self, Chain, DriverCall, FillSlot, HEAD_PAGES, IfAttach, MAX_PIECES, RxFrame, TxFrame,
 };
-use abi::nic::{HEADS, INET, NIC, NicLayout, RING};
+use abi::nic::{INET, NIC, NicLayout, RING};
 use abi::offload::Features;
 use abi::stages::TraceReader;
-use inet::{InterfaceId, RxBytes as _, TxOffload, TxPiece};
-use shm::{
-    AreaName, Consumer, OutOfRange, Pool, Producer, Region, RingFault, Ringer, Sleeper, Slot,
-};
+use inet::{InterfaceId, OwnerId, RxBytes as _, TxOffload, TxPiece};
+use shm::{Consumer, OutOfRange, Pool, Producer, Region, RingFault, Ringer, Sleeper, Slot};
 
 use crate::observe::counters::Counters;
 use crate::tx::chunk::ClientChunk;
 
 use super::frame::ReceivedFrame;
 use super::offload;
+use super::output::{Output, SentFrame};
 
 /// Unused bytes before the headers in a head page.
 const HEAD_ROOM: u16 = 0;
@@ -30,12 +28,6 @@ pub(crate) enum DriverInput {
     Attach(IfAttach),
     /// `ethinput`.
     Frame(ReceivedFrame),
-}
-
-/// A frame that the driver has, or has passed, and whose head was not taken back.
-pub(super) struct SentFrame {
-    area: AreaName,
-    pub(super) number: u64,
 }
 
 /// One interface.
@@ -57,11 +49,7 @@ pub(super) struct Port {
     heads: Pool,
     fill: Producer,
     pub(super) rx: Consumer,
-    pub(super) tx: Producer,
-    /// Frames whose head was not taken back, oldest first; at most [`HEADS`].
-    pub(super) sent: VecDeque<SentFrame>,
-    /// The driver's consumer count of `tx` at the last look.
-    pub(super) tx_done: u64,
+    pub(super) output: Output,
     pub(super) interface: Option<InterfaceId>,
     /// The offloads that the driver registered at `ifattach`.
     pub(super) features: Features,
@@ -98,9 +86,7 @@ impl Port {
             driver_has: 0,
             fill: Producer::attach(region, layout.fill, RING)?,
             rx: Consumer::attach(region, layout.rx, RING)?,
-            tx: Producer::attach(region, layout.tx, RING)?,
-            sent: VecDeque::with_capacity(RING as usize),
-            tx_done: 0,
+            output: Output::attach(region, layout)?,
             interface: None,
             features: Features::NONE,
             trace: TraceReader::attach(region, layout.trace)?,
@@ -155,25 +141,13 @@ impl Port {
         Ok(ReceivedFrame { area, start, end, offload, nic: self.number, behind: Vec::new() })
     }
 
-    /// Is there a head page and a slot for one more frame? A broken ring counts as room: its next
-    /// use reports the fault.
-    pub(super) fn has_room(&mut self) -> bool {
-        self.sent.len() < HEADS as usize && !matches!(self.tx.has_room(1), Ok(false))
-    }
-
+    /// Takes back the heads of frames that the driver has passed. Returns whether there was any.
     pub(super) fn complete(&mut self, counters: &mut Counters) -> Result<bool, RingFault> {
-        let consumed = self.tx.consumed()?;
-        if consumed == self.tx_done {
-            return Ok(false);
-        }
-        while self.tx_done < consumed {
-            self.tx_done += 1;
-            let Some(sent) = self.sent.pop_front() else { continue };
-            if self.heads.take_back(sent.area).is_err() {
+        self.output.complete(|frame| {
+            if self.heads.take_back(frame.area).is_err() {
                 counters.nic_lost_pages += 1;
             }
-        }
-        Ok(true)
+        })
     }
 
     /// Empty areas that the driver gets to receive into: half of what it may have. The other half
@@ -210,25 +184,28 @@ impl Port {
     }
 
     pub(super) fn flush(&mut self) -> bool {
-        if self.tx.staged() > 0 {
-            self.tx.publish();
-            self.ring = true;
-        }
+        self.ring |= self.output.publish();
         std::mem::take(&mut self.ring) && self.driver.ring()
     }
 
     pub(super) fn send(
         &mut self,
-        number: u64,
+        (number, sender): (u64, OwnerId),
         head: &[u8],
         body: &[TxPiece<'_, ClientChunk>],
         offload: TxOffload,
     ) -> Option<()> {
+        // Room first: the server could not get a page back that it has handed over.
+        let queue = self.output.choose(sender)?;
         let area = self.heads.alloc(HEAD_PAGES).ok()?;
         area.write(usize::from(HEAD_ROOM), head).ok()?;
         let mut pieces = [frame::Piece::default(); MAX_PIECES];
-        let mut count = 0;
+        let (mut count, mut bytes) = (0, head.len());
+        if let (Some(piece), Some(id)) = (body.first(), self.interface) {
+            piece.bytes.note_exit(id);
+        }
         for piece in body {
+            bytes += piece.range.len();
             *pieces.get_mut(usize::from(count))? = piece.bytes.piece(piece.range.clone())?;
             count += 1;
         }
@@ -236,8 +213,8 @@ impl Port {
         let area = area.hand_over(NIC);
         let offload = offload::to_device(offload);
         let frame = TxFrame { area, offset: HEAD_ROOM, len, count, pieces, offload };
-        self.tx.stage(&frame.encode()).ok()?;
-        self.sent.push_back(SentFrame { area, number });
-        Some(())
+        // A frame is shorter than 4 GiB.
+        let sent = SentFrame { area, number, sender, len: u32::try_from(bytes).ok()? };
+        self.output.stage(queue, &frame.encode(), sent).ok()
     }
 }

@@ -17,8 +17,7 @@ impl Server {
     /// takes back the frame's memory.
     fn completions_are_awaited(&mut self) -> bool {
         let Self { clients, engine, .. } = self;
-        let mut owners = engine.releases.iter().map(|release| release.owner);
-        let awaited = owners.any(|owner| {
+        let awaited = engine.releases.owners().any(|owner| {
             let place = clients.get_mut(usize::from(owner.client));
             place.and_then(Option::as_mut).is_some_and(|client| client.awaits_release(owner))
         });
@@ -28,9 +27,8 @@ impl Server {
     /// Does the server itself wait for a transmit completion: for the memory of a departed client,
     /// or for room in a ring?
     fn completions_are_needed(&mut self) -> bool {
-        use inet::Egress;
         self.leaving.iter().any(|leaving| leaving.awaited_frame.is_some())
-            || !self.engine.nics.ready()
+            || self.engine.nics.is_blocked()
     }
 
     /// Announces sleep on all bells. The caller looks with [`Server::has_work`] afterwards.
@@ -52,7 +50,7 @@ impl Server {
     pub(crate) fn has_work(&mut self) -> bool {
         let completions = match self.sleeping {
             // An awake server releases bytes even if no program waits for them.
-            None => !self.engine.releases.is_empty() || self.completions_are_needed(),
+            None => self.engine.releases.owners().next().is_some() || self.completions_are_needed(),
             Some(wanted) => {
                 let awaited = self.completions_are_awaited();
                 if awaited && !wanted {
@@ -70,11 +68,10 @@ impl Server {
 
     /// How long the server may sleep if no bell rings; `None` is for ever.
     pub(crate) fn deadline(&mut self, now: Instant) -> Option<Duration> {
-        use inet::Egress;
         let due = [self.engine.stack.poll_at(), self.network.settling_until()];
         let left = due.into_iter().flatten().min()?.since(now);
         // Output that waits for room is due all the time; the driver rings when there is room.
-        let blocked = left.is_zero() && !self.engine.nics.ready();
+        let blocked = left.is_zero() && self.engine.nics.is_blocked();
         Some(if blocked { NO_ROOM_RETRY } else { left })
     }
 }

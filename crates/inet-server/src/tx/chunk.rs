@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use abi::frame::Piece;
-use inet::TxBytes;
+use inet::{InterfaceId, InterfaceSet, TxBytes};
 use shm::Region;
 
 /// A client's region. The client and its chunks share it; the last of them drops it.
@@ -12,6 +13,20 @@ use shm::Region;
 pub(crate) struct ClientMemory {
     pub(crate) region: Arc<Region>,
     pub(crate) client: u16,
+    /// The interfaces that have got frames of this client: an [`InterfaceSet`].
+    exits: AtomicU16,
+}
+
+impl ClientMemory {
+    /// The region of a client that has sent nothing yet.
+    pub(crate) fn new(region: Arc<Region>, client: u16) -> Self {
+        Self { region, client, exits: AtomicU16::default() }
+    }
+
+    /// The interfaces that have got frames of this client.
+    pub(crate) fn exits(&self) -> InterfaceSet {
+        InterfaceSet::from_bits(self.exits.load(Ordering::Relaxed))
+    }
 }
 
 /// Payload in a client's region.
@@ -23,6 +38,14 @@ pub(crate) struct ClientChunk {
 }
 
 impl ClientChunk {
+    /// A frame with the chunk goes to an interface.
+    pub(crate) fn note_exit(&self, interface: InterfaceId) {
+        let mut exits = self.memory.exits();
+        exits.insert(interface);
+        // Only the server's thread writes.
+        self.memory.exits.store(exits.bits(), Ordering::Relaxed);
+    }
+
     /// The piece of a frame for `range`; `None` if it is not within the chunk, or too long for a
     /// frame.
     pub(crate) fn piece(&self, range: Range<usize>) -> Option<Piece> {

@@ -29,7 +29,7 @@ fn rig() -> Rig {
         pool: Pool::create(&region, PLACE, CLIENT).unwrap(),
         map: PoolMap::attach(&region, PLACE, INET).unwrap(),
         tx: Tx::new(Consumer::attach(&region, 0, QUEUE).unwrap()),
-        memory: Arc::new(ClientMemory { region, client: 1 }),
+        memory: Arc::new(ClientMemory::new(region, 1)),
     }
 }
 

@@ -160,7 +160,11 @@ impl LinkLayer {
 
     /// Whether a frame can be sent on `interface` now.
     pub(crate) fn has_room<T>(&self, interface: InterfaceId, out: &mut dyn Egress<T>) -> bool {
-        if interface == InterfaceId::LOOPBACK { self.loopback.has_room() } else { out.ready() }
+        if interface == InterfaceId::LOOPBACK {
+            self.loopback.has_room()
+        } else {
+            out.ready(interface)
+        }
     }
 
     /// Whether the loopback queue has room for a frame.
@@ -200,7 +204,7 @@ impl LinkLayer {
             } else {
                 self.counters.loopback_no_room += 1;
             }
-        } else if out.ready() {
+        } else if out.ready(interface) {
             self.counters.frames_out += 1;
             out.emit(interface, head, body, offload);
         } else {

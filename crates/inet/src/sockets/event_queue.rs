@@ -16,7 +16,7 @@ impl EventQueue {
     /// Adds an event of `socket`, whose handle is `handle`. A closing socket gives only one more
     /// event.
     pub(crate) fn add<T, R>(&mut self, handle: Handle, socket: &mut Socket<T, R>, kind: EventKind) {
-        if socket.closing && kind != EventKind::Closed {
+        if socket.is_closing() && kind != EventKind::Closed {
             return;
         }
         if socket.events.is_empty() {

@@ -15,14 +15,13 @@ mod scheduling;
 mod streams;
 mod time_wait;
 
-use alloc::collections::VecDeque;
-
 use super::demux::Demux;
 use super::event_queue::EventQueue;
 use super::owners::Owners;
 use super::ports::Ports;
 use super::socket::Socket;
 use super::tcp_layer::TcpLayer;
+use super::turns::OutputTurns;
 use crate::bytes::{RxBytes, TxBytes};
 use crate::config::Config;
 use crate::owner_id::OwnerId;
@@ -45,7 +44,7 @@ pub(crate) struct SocketLayer<T, R> {
     waiting: SocketWaiters,
     events: EventQueue,
     /// Sockets that may have something to send.
-    ready: VecDeque<Handle>,
+    turns: OutputTurns,
 }
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
@@ -60,7 +59,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             tcp: TcpLayer::new(config, secret),
             udp: UdpLayer::new(hash, config.neighbour_queue),
             events: EventQueue::default(),
-            ready: VecDeque::new(),
+            turns: OutputTurns::default(),
             config: config.clone(),
         }
     }
@@ -107,7 +106,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             && !socket.ready
         {
             socket.ready = true;
-            self.ready.push_back(handle);
+            self.turns.push(socket.exit, socket.owner, handle);
         }
     }
 

@@ -11,7 +11,7 @@ use super::options::SocketOptions;
 use super::ports::PortClaim;
 use super::stream::Stream;
 use crate::error::Error;
-use crate::interface_id::NeighbourKey;
+use crate::interface_id::{InterfaceId, InterfaceSet, NeighbourKey};
 use crate::ip;
 use crate::owner_id::OwnerId;
 use crate::wheel::TimerId;
@@ -26,6 +26,16 @@ pub(crate) enum SocketBody<T, R> {
     Datagram(Box<Datagram<T, R>>),
     /// Closed and over; the event that says so has not been fetched.
     Gone,
+}
+
+/// What a socket is to its owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ownership {
+    Open,
+    /// `close` or `abort` was called; the handle is not the owner's any more.
+    Closing,
+    /// The owner has also taken [`EventKind::Closed`](super::events::EventKind::Closed).
+    Orphan,
 }
 
 /// A table entry.
@@ -44,13 +54,14 @@ pub(crate) struct Socket<T, R> {
     pub(crate) events: PendingEvents,
     /// In the queue of those that may have something to send.
     pub(crate) ready: bool,
+    /// The interface by which it sent last, and at which it waits for its turn.
+    pub(crate) exit: InterfaceId,
+    /// The interfaces by which it has sent since its owner last asked.
+    pub(crate) exits: InterfaceSet,
     /// Waits for this neighbour.
     pub(crate) waits_for: Option<NeighbourKey>,
     pub(crate) timer: Option<TimerId>,
-    /// `close` or `abort` was called; the handle is not the owner's any more.
-    pub(crate) closing: bool,
-    /// The owner has taken [`EventKind::Closed`](super::events::EventKind::Closed).
-    pub(crate) orphan: bool,
+    pub(crate) ownership: Ownership,
     pub(crate) body: SocketBody<T, R>,
 }
 
@@ -72,12 +83,18 @@ impl<T, R> Socket<T, R> {
             bound: false,
             events: PendingEvents::default(),
             ready: false,
+            exit: InterfaceId::LOOPBACK,
+            exits: InterfaceSet::default(),
             waits_for: None,
             timer: None,
-            closing: false,
-            orphan: false,
+            ownership: Ownership::Open,
             body,
         }
+    }
+
+    /// Whether `close` or `abort` was called.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.ownership != Ownership::Open
     }
 
     pub(crate) fn kind(&self) -> SocketKind {
@@ -97,7 +114,7 @@ impl<T, R> Socket<T, R> {
     pub(crate) fn is_open(&self) -> bool {
         let with_listener =
             matches!(&self.body, SocketBody::Connection(stream) if stream.listener().is_some());
-        !self.closing && !with_listener
+        !self.is_closing() && !with_listener
     }
 
     pub(crate) fn connection(&mut self) -> Option<&mut Stream<T, R>> {

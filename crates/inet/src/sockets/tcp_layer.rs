@@ -174,6 +174,12 @@ impl TcpLayer {
         }
     }
 
+    /// RSTs that wait.
+    #[inline]
+    pub(super) fn resets_len(&self) -> usize {
+        self.resets.len()
+    }
+
     /// The next RST that is to be sent.
     #[inline]
     pub(super) fn poll_reset(&mut self) -> Option<(Endpoints, SegmentRepr)> {

@@ -5,6 +5,7 @@ use core::net::SocketAddr;
 
 use crate::bytes::{RxBytes, TxBytes};
 use crate::error::Error;
+use crate::interface_id::InterfaceSet;
 use crate::owner_id::OwnerId;
 use crate::sockets::kinds::{
     Family, ReceivedPayload, SendError, ShutdownHow, SocketInfo, SocketKind,
@@ -206,6 +207,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// had them acknowledged; a datagram socket has sent or dropped them. 0 for a stale handle.
     pub fn acked(&self, handle: Handle) -> u64 {
         self.sockets.acked(handle)
+    }
+
+    /// The interfaces that have got frames with the payload of a socket since the last call. `None`
+    /// for a stale handle.
+    pub fn take_exits(&mut self, handle: Handle) -> Option<InterfaceSet> {
+        self.sockets.take_exits(handle)
     }
 
     /// All sockets, connections without an owner included.

@@ -52,7 +52,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             self.sockets.serve_ready(&mut self.cx, now, out);
             let handled = self.handle_loopback(now, left, out);
             left -= handled;
-            let more = out.ready() && self.sockets.has_ready() || self.cx.link.loopback_len() > 0;
+            let more = self.sockets.can_go_on(&self.cx, out) || self.cx.link.loopback_len() > 0;
             if left == 0 || !more {
                 break;
             }

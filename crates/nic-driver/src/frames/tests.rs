@@ -1,5 +1,5 @@
 use abi::frame::{DriverCall, HEAD_PAGES, MAX_PIECES, Piece};
-use abi::nic::LAYOUT;
+use abi::nic::{LAYOUT, PRIORITY_RING};
 use abi::offload::{Checksum, MAX_SUPER_FRAME, RxOffload, SegmentKind, Segments, TxOffload};
 use proptest::prelude::*;
 use shm::{AreaName, Backing, Pool, Slot};
@@ -20,6 +20,7 @@ struct Inet {
     fill: Producer,
     rx: Consumer,
     tx: Producer,
+    tx_priority: Producer,
 }
 
 impl Inet {
@@ -36,16 +37,11 @@ impl Inet {
     }
 
     fn send(&mut self, area: AreaName, len: u16, pieces: &[Piece]) {
-        let mut frame = TxFrame {
-            area,
-            offset: 0,
-            len,
-            count: u8::try_from(pieces.len()).unwrap(),
-            pieces: [Piece::default(); MAX_PIECES],
-            offload: TxOffload::NONE,
-        };
-        frame.pieces[..pieces.len()].copy_from_slice(pieces);
-        self.tx.push(&frame.encode()).unwrap();
+        self.tx.push(&descriptor(area, len, pieces)).unwrap();
+    }
+
+    fn send_first(&mut self, area: AreaName, len: u16, pieces: &[Piece]) {
+        self.tx_priority.push(&descriptor(area, len, pieces)).unwrap();
     }
 
     fn call(&mut self) -> Option<DriverCall> {
@@ -69,6 +65,20 @@ impl Inet {
     }
 }
 
+/// The descriptor of a frame.
+fn descriptor(area: AreaName, len: u16, pieces: &[Piece]) -> Slot {
+    let mut frame = TxFrame {
+        area,
+        offset: 0,
+        len,
+        count: u8::try_from(pieces.len()).unwrap(),
+        pieces: [Piece::default(); MAX_PIECES],
+        offload: TxOffload::NONE,
+    };
+    frame.pieces[..pieces.len()].copy_from_slice(pieces);
+    frame.encode()
+}
+
 fn set_up() -> (Inet, Frames<Fake>, SharedWire) {
     set_up_with(Features::NONE)
 }
@@ -83,6 +93,7 @@ fn set_up_with(features: Features) -> (Inet, Frames<Fake>, SharedWire) {
         fill: Producer::attach(&region, LAYOUT.fill, RING).unwrap(),
         rx: Consumer::attach(&region, LAYOUT.rx, RING).unwrap(),
         tx: Producer::attach(&region, LAYOUT.tx, RING).unwrap(),
+        tx_priority: Producer::attach(&region, LAYOUT.tx_priority, PRIORITY_RING).unwrap(),
     };
     let frames = Frames::attach(&region, &LAYOUT, fake, MAC, 1500).unwrap();
     let Some(DriverCall::IfAttach(attach)) = inet.call() else { panic!("no ifattach") };
@@ -137,7 +148,30 @@ fn a_step_is_bounded() {
     wire.borrow_mut().incoming.extend((0..200).map(|_| vec![0; 60]));
     assert!(frames.step().unwrap());
     assert_eq!(inet.rx.len().unwrap() as usize, BATCH);
-    assert_eq!(inet.tx.consumed().unwrap() as usize, BATCH);
+    assert_eq!(inet.tx.consumed().unwrap() as usize, output::BATCH);
+}
+
+#[test]
+fn priority_frames_leave_first_and_the_others_get_their_turn() {
+    let (mut inet, mut frames, wire) = set_up();
+    for number in 0..40 {
+        let head = inet.head(&[number; 60]);
+        inet.send(head, 60, &[]);
+    }
+    for number in 100..140 {
+        let head = inet.head(&[number; 60]);
+        inet.send_first(head, 60, &[]);
+    }
+    while frames.step().unwrap() {}
+    let sent: Vec<_> = wire.borrow().sent.iter().map(|frame| frame[0]).collect();
+    let mut expected: Vec<_> = (100..116).collect();
+    expected.push(0);
+    expected.extend(116..132);
+    expected.push(1);
+    expected.extend(132..140);
+    expected.extend(2..40);
+    assert_eq!(sent, expected);
+    assert_eq!((inet.tx.consumed().unwrap(), inet.tx_priority.consumed().unwrap()), (40, 40));
 }
 
 #[test]

@@ -248,7 +248,7 @@ fn frames_for_an_end_that_takes_none_are_dropped() {
     let path = directory.path().join("w");
     let (mut a, mut b) = (wire(&path), wire(&path));
     until(&mut [&mut a, &mut b], "they meet", all_up);
-    let mut send = |a: &mut Wire| a.transmit(&[Part::local(&[5; 100])], TxOffload::NONE).unwrap();
+    let send = |a: &mut Wire| a.transmit(&[Part::local(&[5; 100])], TxOffload::NONE).unwrap();
     let mut stored = 0;
     while send(&mut a) {
         stored += 1;

@@ -44,7 +44,7 @@ impl SentFrames {
 }
 
 impl Egress<Chunk> for SentFrames {
-    fn ready(&mut self) -> bool {
+    fn ready(&mut self, _: InterfaceId) -> bool {
         true
     }
 

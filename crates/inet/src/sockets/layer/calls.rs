@@ -4,6 +4,7 @@ use crate::bytes::{RxBytes, TxBytes};
 use crate::context::Context;
 use crate::error::Error;
 use crate::held;
+use crate::interface_id::InterfaceSet;
 use crate::owner_id::OwnerId;
 use crate::sockets::datagram::Datagram;
 use crate::sockets::kinds::{
@@ -428,6 +429,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             Some(SocketBody::Datagram(datagram)) => datagram.send.released(),
             _ => 0,
         }
+    }
+
+    /// See [`Stack::take_exits`](crate::Stack::take_exits).
+    pub(crate) fn take_exits(&mut self, handle: Handle) -> Option<InterfaceSet> {
+        self.sockets.get_mut(handle).map(|socket| core::mem::take(&mut socket.exits))
     }
 
     /// See [`Stack::sockets`](crate::Stack::sockets).

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::sockets::events::EventKind;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::ports::receive_addresses;
-use crate::sockets::socket::{Socket, SocketBody};
+use crate::sockets::socket::{Ownership, Socket, SocketBody};
 use crate::table::Handle;
 use crate::tcp::{State, TcpStats};
 use crate::time::Instant;
@@ -25,7 +25,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if socket.options.linger == Some(Duration::ZERO) {
             return self.abort(cx, now, handle);
         }
-        socket.closing = true;
+        socket.ownership = Ownership::Closing;
         socket.events.clear();
         if let Some(datagram) = socket.datagram() {
             datagram.send.drop_open();
@@ -61,7 +61,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         handle: Handle,
     ) -> Result<(), Error> {
         let socket = self.open_socket(handle)?;
-        socket.closing = true;
+        socket.ownership = Ownership::Closing;
         socket.events.clear();
         if let SocketBody::Connection(stream) = &mut socket.body {
             let ends = stream.connection.endpoints();
@@ -87,7 +87,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 SocketBody::Datagram(_) => true,
                 _ => false,
             };
-            sends && socket.closing && is_meant(socket.tag)
+            sends && socket.is_closing() && is_meant(socket.tag)
         };
         let found = self.sockets.iter().filter(|(_, socket)| meant(socket));
         let found: Vec<Handle> = found.map(|(handle, _)| handle).collect();
@@ -105,7 +105,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// Follows up a change of a closed connection.
     pub(super) fn update_closing(&mut self, cx: &mut Context, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
-        let orphan = socket.orphan;
+        let orphan = socket.ownership == Ownership::Orphan;
         let Some(stream) = socket.connection() else { return };
         let (is_done, state) = (stream.connection.is_done(), stream.connection.state());
         if is_done && orphan {
@@ -134,7 +134,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     pub(crate) fn handle_closed_taken(&mut self, cx: &mut Context, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         match socket.body {
-            SocketBody::Connection(_) => socket.orphan = true,
+            SocketBody::Connection(_) => socket.ownership = Ownership::Orphan,
             _ => self.remove_socket(cx, handle),
         }
     }

@@ -8,8 +8,7 @@
 use crate::bytes::{Egress, RxBytes, TxBytes, TxPiece};
 use crate::context::{Context, NextHop};
 use crate::error::Error;
-use crate::interface_id::InterfaceId;
-use crate::interface_id::NeighbourKey;
+use crate::interface_id::{InterfaceId, NeighbourKey};
 use crate::ip;
 use crate::ip::route::{Hop, Path};
 use crate::ip::{MAX_HEADERS, frame_headers};
@@ -193,17 +192,22 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         out: &mut dyn Egress<T>,
     ) {
         for _ in 0..QUANTUM {
-            if !out.ready() || !cx.link.has_loopback_room() {
+            let Some(socket) = self.sockets.get_mut(handle) else { return };
+            if !cx.link.has_room(socket.exit, out) || !cx.link.has_loopback_room() {
                 break;
             }
-            let Some(socket) = self.sockets.get_mut(handle) else { return };
             if socket.waits_for.is_some() {
                 return;
             }
             let Some((number, outgoing)) = socket.datagram().and_then(|d| d.send.take()) else {
                 return;
             };
+            let exit = socket.exit;
             self.send_part(cx, now, handle, (number, outgoing), out);
+            if self.sockets.get(handle).is_none_or(|socket| socket.exit != exit) {
+                // It waits for its turn at the other interface.
+                break;
+            }
         }
         let socket = self.sockets.get_mut(handle).and_then(Socket::datagram);
         if socket.is_some_and(|datagram| datagram.send.has_queued()) {
@@ -228,6 +232,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             Ok(path) => path,
             Err(error) => return self.datagram_done(cx, handle, number, Some(error)),
         };
+        if !self.has_turn_at(cx, handle, path.exit(), out) {
+            if let Some(datagram) = self.sockets.get_mut(handle).and_then(Socket::datagram) {
+                datagram.send.put_back(number, outgoing);
+            }
+            return;
+        }
         let part = next_part(&outgoing, &path);
         let is_last = part.payload.end == outgoing.len();
         let is_only = is_last && part.payload.start == 0;
@@ -273,6 +283,24 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         outgoing.sent = part.payload.end;
         if let Some(datagram) = self.sockets.get_mut(handle).and_then(Socket::datagram) {
             datagram.send.put_back(number, outgoing);
+        }
+    }
+
+    /// A socket sends by this interface from now on, or waits there. Whether the interface has
+    /// room.
+    fn has_turn_at(
+        &mut self,
+        cx: &Context,
+        handle: Handle,
+        exit: InterfaceId,
+        out: &mut dyn Egress<T>,
+    ) -> bool {
+        let Some(socket) = self.sockets.get_mut(handle) else { return false };
+        socket.exits.insert(exit);
+        // The caller has looked at the present one.
+        socket.exit == exit || {
+            socket.exit = exit;
+            cx.link.has_room(exit, out)
         }
     }
 
@@ -384,7 +412,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         error: Option<Error>,
     ) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
-        let closing = socket.closing;
+        let closing = socket.is_closing();
         let Some(datagram) = socket.datagram() else { return };
         let released = datagram.send.done(number);
         let all_done = datagram.send.len() == 0;
@@ -444,6 +472,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let (pieces, count) = outgoing.pieces(0..outgoing.len());
         let body = pieces.get(..count).unwrap_or_default();
         cx.link.emit(key.interface, &head, body, offload, out);
+        if let Some(socket) = self.sockets.get_mut(socket) {
+            socket.exits.insert(key.interface);
+        }
         drop(outgoing);
         self.datagram_done(cx, socket, number, None);
     }

@@ -5,11 +5,15 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::interface_id::NeighbourKey;
 use crate::link::ResolvedNeighbour;
+use crate::owner_id::OwnerId;
 use crate::sockets::events::{Event, EventKind};
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::socket::{Socket, SocketBody};
 use crate::table::Handle;
 use crate::time::Instant;
+
+/// RSTs without room that are looked at before the others wait for the next poll.
+const MOST_BLOCKED: usize = 16;
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// The next thing that happened.
@@ -21,39 +25,52 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         Some(event)
     }
 
-    /// Whether a socket may have something to send.
-    pub(crate) fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+    /// Whether a socket may have something to send, and has room for it.
+    pub(crate) fn can_go_on(&mut self, cx: &Context, out: &mut dyn Egress<T>) -> bool {
+        self.turns.can_go_on(&cx.link, out)
     }
 
     /// When to poll next: the past if there is something to send.
     pub(crate) fn poll_at(&self) -> Option<Instant> {
-        if self.ready.is_empty() { self.tcp.poll_at() } else { Some(Instant::ZERO) }
+        if self.turns.is_empty() { self.tcp.poll_at() } else { Some(Instant::ZERO) }
     }
 
     /// Sends the RSTs that calls of the owner have caused, as far as there is room.
     pub(crate) fn send_resets(&mut self, cx: &mut Context, now: Instant, out: &mut dyn Egress<T>) {
-        while out.ready()
-            && let Some((ends, reset)) = self.tcp.poll_reset()
-        {
-            self.send_reset(cx, now, &ends, &reset, out);
+        let mut blocked = 0;
+        for _ in 0..self.tcp.resets_len() {
+            let Some((ends, reset)) = self.tcp.poll_reset() else { return };
+            let exit = cx.find(&ends.remote, None).map(|path| path.exit());
+            if exit.is_ok_and(|exit| !cx.link.has_room(exit, out)) {
+                self.tcp.queue_reset(ends, reset);
+                blocked += 1;
+                if blocked == MOST_BLOCKED {
+                    return;
+                }
+            } else {
+                self.send_reset(cx, now, &ends, &reset, out);
+            }
         }
     }
 
-    /// Serves each socket that is ready now.
+    /// Serves as many sockets as are ready now, as far as the interfaces have room.
     pub(crate) fn serve_ready(&mut self, cx: &mut Context, now: Instant, out: &mut dyn Egress<T>) {
-        for _ in 0..self.ready.len() {
-            if !out.ready() {
-                return;
+        for at in self.turns.interfaces() {
+            for _ in 0..self.turns.waiting(at) {
+                let Some(handle) = self.turns.pop(at, &cx.link, out) else { break };
+                self.serve(cx, now, handle, out);
             }
-            let Some(handle) = self.ready.pop_front() else { return };
-            let Some(socket) = self.sockets.get_mut(handle) else { continue };
-            socket.ready = false;
-            match socket.body {
-                SocketBody::Connection(_) => self.serve_stream(cx, now, handle, out),
-                SocketBody::Datagram(_) => self.serve_datagram(cx, now, handle, out),
-                _ => {}
-            }
+        }
+        out.set_sender(OwnerId::default());
+    }
+
+    fn serve(&mut self, cx: &mut Context, now: Instant, handle: Handle, out: &mut dyn Egress<T>) {
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        socket.ready = false;
+        match socket.body {
+            SocketBody::Connection(_) => self.serve_stream(cx, now, handle, out),
+            SocketBody::Datagram(_) => self.serve_datagram(cx, now, handle, out),
+            _ => {}
         }
     }
 

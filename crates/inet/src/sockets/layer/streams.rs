@@ -16,7 +16,8 @@ use crate::sockets::events::EventKind;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::options::SocketOptions;
 use crate::sockets::socket::SocketBody;
-use crate::sockets::tcp_layer::segment_count;
+use crate::sockets::stream::Stream;
+use crate::sockets::tcp_layer::{TcpLayer, segment_count};
 use crate::table::Handle;
 use crate::tcp::{
     CHECKSUM_AT, Endpoints, FastOpenOutcome, MAX_HEADER, SegmentOut, SegmentReply, SegmentRepr,
@@ -30,6 +31,8 @@ use smoltcp::wire::IpProtocol;
 
 /// Segments that one connection sends before the next socket is served.
 const QUANTUM: usize = 8;
+/// Payload after which the next socket is served: a super-segment.
+const QUANTUM_BYTES: usize = 32 * 1024;
 /// Most segments that a connection sends into the void at a time, when its neighbour is absent.
 const MOST_DISCARDED: usize = 1024;
 
@@ -291,7 +294,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     ) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let (options, waits_for, owner) = (socket.options, socket.waits_for, socket.owner);
-        let Some(stream) = socket.connection() else { return };
+        let SocketBody::Connection(stream) = &mut socket.body else { return };
         let ends = stream.connection.endpoints();
         if stream.connection.poll_at(now).is_none_or(|at| at > now) {
             return self.set_deadline(cx, now, handle);
@@ -300,6 +303,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             Ok(path) => path,
             Err(error) => return self.discard_output(cx, now, handle, error),
         };
+        let exit = path.exit();
+        // At a new interface it waits for its turn after one segment.
+        let quantum = if socket.exit == exit { QUANTUM } else { 1 };
+        socket.exit = exit;
+        socket.exits.insert(exit);
         // RFC 4861 7.3.1: new data from the peer, or a new ACK of sent data, proves that the first
         // hop works.
         let durable = stream.connection.durable();
@@ -318,30 +326,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         };
         let route = SegmentRoute::new(cx, &options, path, to, ends);
         stream.connection.enable_super_segments(route.features.cuts(route.kind()));
-        let df = options.mtu_discover.sets_df();
-        let (exit, mut more) = (route.path.exit(), true);
         let defer = self.tcp.may_defer_fin_ack();
-        for _ in 0..QUANTUM {
-            if !cx.link.has_room(exit, out) {
-                break;
-            }
-            cx.link.stage(ProcessingStage::Tcp, out);
-            let connection = &mut stream.connection;
-            let segment = match defer {
-                true => connection.poll_segment_deferring(now),
-                false => connection.poll_segment(now),
-            };
-            let Some(segment) = segment else {
-                more = false;
-                break;
-            };
-            let id = (!df).then(|| {
-                let packets = segment_count(segment.body_len(), segment.mss) as u32;
-                cx.ip.fragment_id(&mut cx.secret, ends.remote.ip(), packets)
-            });
-            self.tcp.count_sent(segment_count(segment.body_len(), segment.mss));
-            route.emit(cx, &segment, id, out);
-        }
+        let df = options.mtu_discover.sets_df();
+        let more = send_segments(&mut self.tcp, cx, now, stream, (&route, df), quantum, out);
         if defer && stream.connection.defers_fin_ack() {
             self.tcp.add_deferred_fin_ack(now, handle);
         }
@@ -434,7 +421,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     pub(crate) fn update(&mut self, cx: &mut Context, now: Instant, handle: Handle) {
         self.tcp.set_clock(now);
         let Some(socket) = self.sockets.get_mut(handle) else { return };
-        let closing = socket.closing;
+        let closing = socket.is_closing();
         let Some(stream) = socket.connection() else { return };
         if stream.read_shut {
             let mut discarded = 0;
@@ -511,6 +498,44 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             socket.claim = Some(claim);
         }
     }
+}
+
+/// Sends at most `quantum` segments of a connection, as far as there is room. `df`: they may not be
+/// fragmented. Returns whether there may be more.
+fn send_segments<T: TxBytes, R: RxBytes>(
+    tcp: &mut TcpLayer,
+    cx: &mut Context,
+    now: Instant,
+    stream: &mut Stream<T, R>,
+    (route, df): (&SegmentRoute, bool),
+    quantum: usize,
+    out: &mut dyn Egress<T>,
+) -> bool {
+    let (exit, defer) = (route.path.exit(), tcp.may_defer_fin_ack());
+    let mut sent = 0;
+    for _ in 0..quantum {
+        if !cx.link.has_room(exit, out) {
+            break;
+        }
+        cx.link.stage(ProcessingStage::Tcp, out);
+        let connection = &mut stream.connection;
+        let segment = match defer {
+            true => connection.poll_segment_deferring(now),
+            false => connection.poll_segment(now),
+        };
+        let Some(segment) = segment else { return false };
+        let id = (!df).then(|| {
+            let packets = segment_count(segment.body_len(), segment.mss) as u32;
+            cx.ip.fragment_id(&mut cx.secret, route.ends.remote.ip(), packets)
+        });
+        tcp.count_sent(segment_count(segment.body_len(), segment.mss));
+        sent += segment.body_len();
+        route.emit(cx, &segment, id, out);
+        if sent >= QUANTUM_BYTES {
+            break;
+        }
+    }
+    true
 }
 
 /// All that the segments of one connection have in common.

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::held::HeldFrame;
 use crate::sockets::demux::DemuxTarget;
 use crate::sockets::layer::SocketLayer;
-use crate::sockets::socket::SocketBody;
+use crate::sockets::socket::{Ownership, SocketBody};
 use crate::sockets::time_wait::TimeWaitRecord;
 use crate::table::Handle;
 use crate::tcp::{Connection, Endpoints, SegmentReply, SegmentRepr, Seq};
@@ -21,10 +21,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// Replaces a closed connection in TIME-WAIT by a record, once it has sent everything. Its
     /// socket's table entry is free as soon as the owner knows of the end.
     pub(super) fn enter_time_wait(&mut self, cx: &mut Context, handle: Handle) {
-        let Some(socket) = self.sockets.get_mut(handle).filter(|socket| socket.closing) else {
+        let Some(socket) = self.sockets.get_mut(handle).filter(|socket| socket.is_closing()) else {
             return;
         };
-        let (orphan, tag, family, owner) = (socket.orphan, socket.tag, socket.family, socket.owner);
+        let (orphan, tag, family, owner) =
+            (socket.ownership == Ownership::Orphan, socket.tag, socket.family, socket.owner);
         let options = socket.options;
         let Some(wait) = socket.connection().and_then(|stream| stream.connection.to_time_wait())
         else {

@@ -1,7 +1,7 @@
 //! Frames that the kernel puts into pages of the pool, seen from the inet server's end.
 
 use abi::frame::{Chain, MAX_MORE};
-use abi::nic::UMEM_STOCK;
+use abi::nic::{PRIORITY_RING, UMEM_STOCK};
 use abi::offload::SegmentKind;
 use abi::stages::TraceReader;
 
@@ -21,6 +21,7 @@ fn set_up_in_place() -> (Inet, Frames<Fake>, SharedWire) {
         fill: Producer::attach(&region, UMEM.fill, RING).unwrap(),
         rx: Consumer::attach(&region, UMEM.rx, RING).unwrap(),
         tx: Producer::attach(&region, UMEM.tx, RING).unwrap(),
+        tx_priority: Producer::attach(&region, UMEM.tx_priority, PRIORITY_RING).unwrap(),
     };
     let frames = Frames::attach(&region, &UMEM, fake, MAC, 1500).unwrap();
     let Some(DriverCall::IfAttach(attach)) = inet.call() else { panic!("no ifattach") };
