@@ -1,6 +1,8 @@
 //! A client that writes garbage into its region is dropped alone.
 
-use tasuki_tests::{HOST, Mode, Running, World, eventually, sha256, skip, write_noise};
+use tasuki_tests::{
+    HOST, Mode, Running, World, eventually, sha256, skip, tasuki_binary, write_noise,
+};
 
 const NET: &str = "hostile";
 const KINDS: [&str; 7] =
@@ -70,6 +72,22 @@ fn a_program_has_no_operators_rights() {
     assert_eq!(modes.stdout, "600\n600\n");
     world.down(NET);
     world.assert_nothing_left();
+}
+
+/// A process whose end the supervisor cannot see is told so, and is no client.
+#[test]
+fn a_process_of_a_hidden_pid_namespace_is_refused() {
+    let Some(world) = World::new() else { return };
+    let tasuki = tasuki_binary();
+    let tasuki = tasuki.to_str().unwrap();
+    let shell = ["sh", "-c", "\"$@\" && echo up && sleep 600", "sh", tasuki, "up", NET];
+    let inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    let instance = world.spawn(&[&inside[..], &shell].concat());
+    let _ = instance.line("up");
+    for words in [vec!["run", "--net", NET, "--", "curl", "http://10.0.0.1/"], vec!["ps", NET]] {
+        let said = Running::start(world.tasuki(&words)).finish();
+        assert!(said.stderr.contains("is in a PID namespace that the instance does not"), "{said}");
+    }
 }
 
 /// Programs of another user, whom the configuration lets in, are clients and nothing else.

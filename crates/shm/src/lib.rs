@@ -57,7 +57,7 @@
 //! closer: a thread for closes that take as long as another process chose
 //! sync: the atomics and system calls under these, or loom's models of them
 //! region: one mapping of one memfd
-//! spin fork passing descriptors bitmap: helpers that need no region
+//! spin fork passing peer descriptors bitmap: helpers that need no region
 //! layout: sizes that all processes agree on
 //! ```
 
@@ -69,6 +69,7 @@ pub mod descriptors;
 pub mod fork;
 mod layout;
 pub mod passing;
+pub mod peer;
 pub mod pool;
 mod readiness_bitmap;
 pub mod region;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use abi::control::{ClientReply, ClientRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::UCred;
 use rustix::process::{PidfdFlags, pidfd_open};
-use shm::Channel;
+use shm::peer::Peer;
+use shm::{Channel, ChannelError};
 
 use crate::exit::{Code, Failure};
 use crate::runtime_dir::{InstanceName, RuntimeDir, operators_socket};
@@ -82,9 +82,10 @@ impl Operator {
     /// Connects to the operators' socket beside this socket for programs.
     fn connect_to(name: &InstanceName, programs: &Path) -> Result<Self, Failure> {
         let (stream, peer) = connect(name, &operators_socket(name, programs))?;
-        let supervisor = pidfd_open(peer.pid, PidfdFlags::empty());
+        // A supervisor in a hidden PID namespace cannot be watched.
+        let supervisor = peer.pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         let channel = Channel::from_fd(stream.into());
-        Ok(Self { name: name.clone(), channel, supervisor: supervisor.ok() })
+        Ok(Self { name: name.clone(), channel, supervisor })
     }
 
     /// The instance's name.
@@ -104,7 +105,11 @@ impl Operator {
             Failure::system(format!("ask the instance {}", self.name), error)
         };
         let body = serde_json::to_vec(request).map_err(|error| failed(&error))?;
-        self.channel.send(&body, &[]).map_err(|error| failed(&error))?;
+        match self.channel.send(&body, &[]) {
+            // An instance that refuses a process says why, and hangs up without reading.
+            Ok(()) | Err(ChannelError::Gone) => {}
+            Err(error) => return Err(failed(&error)),
+        }
         let message = self
             .channel
             .recv()
@@ -153,7 +158,7 @@ pub(crate) fn find_for_program(name: &InstanceName) -> Result<PathBuf, Failure> 
 }
 
 /// Connects to a socket of an instance, and looks whose it is.
-fn connect(name: &InstanceName, path: &Path) -> Result<(UnixStream, UCred), Failure> {
+fn connect(name: &InstanceName, path: &Path) -> Result<(UnixStream, Peer), Failure> {
     use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
     let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
         ConnectionRefused | NotFound => not_running(name),
@@ -163,7 +168,7 @@ fn connect(name: &InstanceName, path: &Path) -> Result<(UnixStream, UCred), Fail
         ),
         _ => Failure::system(format!("connect to {}", path.display()), error),
     })?;
-    let peer = rustix::net::sockopt::socket_peercred(&stream)
+    let peer = shm::peer::peer(&stream)
         .map_err(|errno| Failure::system(format!("ask whose {} is", path.display()), errno))?;
     // Somebody else may have put it there, in a directory that others can write to.
     if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {

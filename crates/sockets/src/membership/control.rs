@@ -14,7 +14,7 @@ use abi::control::{ClientReply, ClientRequest, VERSION};
 use abi::nic::NicLayout;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
-use shm::{Access, Channel, PoolMap, Region};
+use shm::{Access, Channel, ChannelError, PoolMap, Region};
 
 use crate::descriptors::move_high;
 use crate::error::ConnectError;
@@ -52,7 +52,7 @@ impl ControlConnection {
 
     /// Makes a request that has no reply.
     pub(super) fn send(&self, request: &ClientRequest) -> Result<(), ConnectError> {
-        send(&mut lock(&self.channel), request)
+        send(&mut lock(&self.channel), request)?.map_err(|error| ConnectError::protocol(&error))
     }
 
     /// Has the supervisor ended the connection? No, if poll(2) fails.
@@ -146,9 +146,13 @@ fn open_channel(path: &Path) -> Result<Channel, ConnectError> {
     Ok(Channel::from_fd(socket))
 }
 
-fn send(channel: &mut Channel, request: &ClientRequest) -> Result<(), ConnectError> {
+/// Sends a request. The inner result is the channel's.
+fn send(
+    channel: &mut Channel,
+    request: &ClientRequest,
+) -> Result<Result<(), ChannelError>, ConnectError> {
     let body = serde_json::to_vec(request).map_err(|error| ConnectError::protocol(&error))?;
-    channel.send(&body, &[]).map_err(|error| ConnectError::protocol(&error))
+    Ok(channel.send(&body, &[]))
 }
 
 fn exchange(
@@ -156,7 +160,11 @@ fn exchange(
     request: &ClientRequest,
     stack: Option<&dyn LocalStack>,
 ) -> Result<(ClientReply, Vec<OwnedFd>), ConnectError> {
-    send(channel, request)?;
+    match send(channel, request)? {
+        // An instance that refuses a process says why, and hangs up without reading.
+        Ok(()) | Err(ChannelError::Gone) => {}
+        Err(error) => return Err(ConnectError::protocol(&error)),
+    }
     let message = local_stack::recv(channel, stack)
         .map_err(|error| ConnectError::protocol(&error))?
         .ok_or_else(|| ConnectError::protocol(&"the instance closed the connection"))?;

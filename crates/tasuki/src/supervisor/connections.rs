@@ -284,14 +284,16 @@ impl Connections {
     }
 
     fn admit(&mut self, fd: OwnedFd, audience: Audience) {
-        let Ok(peer) = sockopt::socket_peercred(&fd) else { return };
+        let Ok(peer) = shm::peer::peer(&fd) else { return };
         self.pace.accepted(audience, peer.uid.as_raw(), Instant::now());
         // Root may have a larger buffer than other users. Small replies do not need it.
         let _ = sockopt::set_socket_send_buffer_size_force(&fd, SEND_BUFFER)
             .or_else(|_| sockopt::set_socket_send_buffer_size(&fd, SEND_BUFFER));
+        let mut channel = Channel::from_fd(fd).limited(LONGEST_REQUEST, 0).untrusted();
+        let Some(pid) = peer.pid else { return self.refuse_hidden(&mut channel, peer.uid) };
         let mut connection = Connection {
-            channel: Channel::from_fd(fd).limited(LONGEST_REQUEST, 0).untrusted(),
-            pid: peer.pid,
+            channel,
+            pid,
             user: peer.uid,
             audience,
             death: None,
@@ -305,7 +307,7 @@ impl Connections {
         };
         let of_group = self.lets_others && audience == Audience::Programs;
         if !peer.uid.is_root() && !is_own(peer.uid) && !of_group {
-            let pid = peer.pid.as_raw_nonzero();
+            let pid = pid.as_raw_nonzero();
             tracing::warn!(pid, uid = peer.uid.as_raw(), "refused: another user's process");
             let message = "this instance belongs to another user".to_owned();
             // Whether it reads that is its affair.
@@ -316,6 +318,20 @@ impl Connections {
         self.make_room(&connection);
         self.all.insert(self.next, connection);
         self.next += 1;
+    }
+
+    /// Refuses a process that has no process id here: nobody could see it end.
+    fn refuse_hidden(&mut self, channel: &mut Channel, user: Uid) {
+        let uid = user.as_raw();
+        tracing::warn!(uid, "refused: a process of a PID namespace that is hidden from here");
+        self.pace.useless(uid, Instant::now());
+        let message = "this process is in a PID namespace that the instance does not see: start \
+                       the instance where it sees the process, or the process in its namespace";
+        let reply = ClientReply::Error { message: message.to_owned() };
+        if let Ok(reply) = serde_json::to_vec(&reply) {
+            // Whether it reads that is its affair.
+            let _ = channel.post(&reply, &[]);
+        }
     }
 
     /// Drops a connection that is no client's if there are too many, for `new`. If a request of it
