@@ -302,13 +302,21 @@ impl Egress<Chunk> for FrameSink<'_> {
         self.room > 0
     }
 
-    fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Chunk>], _: TxOffload) {
-        self.room = self.room.saturating_sub(1);
+    fn emit(
+        &mut self,
+        _: InterfaceId,
+        head: &[u8],
+        body: &[TxPiece<'_, Chunk>],
+        _: TxOffload,
+    ) -> bool {
+        let Some(room) = self.room.checked_sub(1) else { return false };
+        self.room = room;
         let mut frame = head.to_vec();
         for piece in body {
             frame.extend_from_slice(piece.bytes.part(piece.range.clone()));
         }
         self.out.push(frame);
+        true
     }
 }
 

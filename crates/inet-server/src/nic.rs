@@ -316,7 +316,7 @@ impl Egress<ClientChunk> for Nics {
         head: &[u8],
         body: &[TxPiece<'_, ClientChunk>],
         offload: TxOffload,
-    ) {
+    ) -> bool {
         self.trace.mark(TraceStage::Descriptor);
         self.emitted += 1;
         self.quota = self.quota.saturating_sub(1);
@@ -335,6 +335,7 @@ impl Egress<ClientChunk> for Nics {
         if sent.is_none() {
             self.counters.nic_dropped += 1;
         }
+        sent.is_some()
     }
 }
 

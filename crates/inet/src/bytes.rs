@@ -232,15 +232,15 @@ pub trait Egress<T> {
 
     /// Sends one frame: first `head` (all headers, and the payload of small answers), then `body`,
     /// of at most [`MAX_TX_PIECES`] pieces. `offload` is left to the interface. It is empty unless
-    /// the interface has the [`Features`](crate::Features) for it. A frame given while not
-    /// [`ready`](Self::ready) may be dropped.
+    /// the interface has the [`Features`](crate::Features) for it. Returns whether the frame is
+    /// sent: without room, or while not [`ready`](Self::ready), it may be dropped.
     fn emit(
         &mut self,
         interface: InterfaceId,
         head: &[u8],
         body: &[TxPiece<'_, T>],
         offload: TxOffload,
-    );
+    ) -> bool;
 
     /// A step of making or handling a frame begins. It is called only while steps are measured
     /// ([`Stack::set_traced`](crate::Stack::set_traced)).

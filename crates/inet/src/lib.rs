@@ -44,10 +44,17 @@
 //!     fn ready(&mut self, _: InterfaceId) -> bool {
 //!         true
 //!     }
-//!     fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Text>], _: TxOffload) {
+//!     fn emit(
+//!         &mut self,
+//!         _: InterfaceId,
+//!         head: &[u8],
+//!         body: &[TxPiece<'_, Text>],
+//!         _: TxOffload,
+//!     ) -> bool {
 //!         let mut frame = head.to_vec();
 //!         body.iter().for_each(|piece| frame.extend(&piece.bytes.0[piece.range.clone()]));
 //!         self.0.push(Frame(frame));
+//!         true
 //!     }
 //! }
 //!

@@ -90,8 +90,11 @@ impl Egress<Chunk> for Wire {
         head: &[u8],
         body: &[TxPiece<'_, Chunk>],
         offload: TxOffload,
-    ) {
-        assert!(self.ready(interface) && body.len() <= MAX_TX_PIECES);
+    ) -> bool {
+        assert!(body.len() <= MAX_TX_PIECES);
+        if !self.ready(interface) {
+            return false;
+        }
         let mut frame = Vec::from(head);
         for piece in body {
             frame.extend_from_slice(&piece.bytes.0[piece.range.clone()]);
@@ -99,6 +102,7 @@ impl Egress<Chunk> for Wire {
         self.frames.push_back(frame);
         self.left.push(offload);
         self.senders.push(self.sender);
+        true
     }
 }
 

@@ -80,8 +80,15 @@ impl Egress<Nothing> for Wire {
     fn ready(&mut self, _: InterfaceId) -> bool {
         true
     }
-    fn emit(&mut self, _: InterfaceId, head: &[u8], _: &[TxPiece<'_, Nothing>], _: TxOffload) {
+    fn emit(
+        &mut self,
+        _: InterfaceId,
+        head: &[u8],
+        _: &[TxPiece<'_, Nothing>],
+        _: TxOffload,
+    ) -> bool {
         self.0.push_back(head.to_vec());
+        true
     }
 }
 

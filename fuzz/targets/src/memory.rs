@@ -45,11 +45,18 @@ impl Egress<Chunk> for Wire {
         true
     }
 
-    fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Chunk>], _: TxOffload) {
+    fn emit(
+        &mut self,
+        _: InterfaceId,
+        head: &[u8],
+        body: &[TxPiece<'_, Chunk>],
+        _: TxOffload,
+    ) -> bool {
         let mut frame = head.to_vec();
         for piece in body {
             frame.extend_from_slice(&piece.bytes.0[piece.range.clone()]);
         }
         self.0.push(frame);
+        true
     }
 }

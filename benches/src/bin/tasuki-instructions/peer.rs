@@ -62,7 +62,13 @@ impl Egress<Bytes> for Wire {
         true
     }
 
-    fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Bytes>], left: TxOffload) {
+    fn emit(
+        &mut self,
+        _: InterfaceId,
+        head: &[u8],
+        body: &[TxPiece<'_, Bytes>],
+        left: TxOffload,
+    ) -> bool {
         aside(|| {
             let mut frame = head.to_vec();
             for piece in body {
@@ -70,6 +76,7 @@ impl Egress<Bytes> for Wire {
             }
             self.0.push((frame, left));
         });
+        true
     }
 }
 

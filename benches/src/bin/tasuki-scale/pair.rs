@@ -54,12 +54,19 @@ impl Egress<Bytes> for Wire {
         true
     }
 
-    fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Bytes>], _: TxOffload) {
+    fn emit(
+        &mut self,
+        _: InterfaceId,
+        head: &[u8],
+        body: &[TxPiece<'_, Bytes>],
+        _: TxOffload,
+    ) -> bool {
         let mut frame = head.to_vec();
         for piece in body {
             frame.extend_from_slice(&piece.bytes.0[piece.range.clone()]);
         }
         self.0.push(frame);
+        true
     }
 }
 

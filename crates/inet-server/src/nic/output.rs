@@ -96,6 +96,9 @@ pub(super) struct Output {
     bulk: TxQueue,
     /// By index.
     senders: Vec<SenderUsage>,
+    /// The choice for a sender, as long as nothing has changed: it is asked for several times for
+    /// each frame.
+    chosen: Option<(OwnerId, QueueKind)>,
 }
 
 impl Output {
@@ -105,11 +108,24 @@ impl Output {
             priority: TxQueue::attach(region, (layout.tx_priority, PRIORITY_RING), PRIORITY_HEADS)?,
             bulk: TxQueue::attach(region, (layout.tx, RING), bulk_heads)?,
             senders: Vec::new(),
+            chosen: None,
         })
     }
 
     /// The queue that the next frame of a sender takes; `None` if it has no room.
+    #[inline]
     pub(super) fn choose(&mut self, sender: OwnerId) -> Option<QueueKind> {
+        match self.chosen {
+            Some((chosen_for, queue)) if chosen_for == sender => Some(queue),
+            _ => {
+                let queue = self.choose_anew(sender);
+                self.chosen = queue.map(|queue| (sender, queue));
+                queue
+            }
+        }
+    }
+
+    fn choose_anew(&mut self, sender: OwnerId) -> Option<QueueKind> {
         let usage = self.senders.get(sender.index()).copied().unwrap_or_default();
         let is_sparse = usage.bulk_frames == 0
             && usage.priority_frames < PRIORITY_FRAMES
@@ -128,6 +144,7 @@ impl Output {
         slot: &Slot,
         frame: SentFrame,
     ) -> Result<(), PushError> {
+        self.chosen = None;
         let index = frame.sender.index();
         if self.senders.len() <= index {
             self.senders.resize(index + 1, SenderUsage::default());
@@ -151,6 +168,10 @@ impl Output {
     /// Calls `each` with every frame that the driver has passed. Returns whether there was one.
     pub(super) fn complete(&mut self, mut each: impl FnMut(SentFrame)) -> Result<bool, RingFault> {
         let (priority, bulk) = (self.priority.ring.consumed()?, self.bulk.ring.consumed()?);
+        if priority == self.priority.done && bulk == self.bulk.done {
+            return Ok(false);
+        }
+        self.chosen = None;
         let mut some = false;
         while let Some(frame) = self.priority.pop_passed(priority) {
             if let Some(usage) = self.senders.get_mut(frame.sender.index()) {

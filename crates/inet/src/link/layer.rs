@@ -204,9 +204,8 @@ impl LinkLayer {
             } else {
                 self.counters.loopback_no_room += 1;
             }
-        } else if out.ready(interface) {
+        } else if out.emit(interface, head, body, offload) {
             self.counters.frames_out += 1;
-            out.emit(interface, head, body, offload);
         } else {
             self.counters.no_room += 1;
         }

@@ -136,7 +136,7 @@ impl OutputTurns {
     /// Whether a socket may send now: it waits, and its owner has room.
     pub(super) fn can_go_on<T>(&mut self, link: &LinkLayer, out: &mut dyn Egress<T>) -> bool {
         let mut interfaces = self.interfaces.iter_mut().enumerate();
-        interfaces.any(|(at, turns)| turns.choose_owner(at, link, out).is_some())
+        self.len > 0 && interfaces.any(|(at, turns)| turns.choose_owner(at, link, out).is_some())
     }
 }
 

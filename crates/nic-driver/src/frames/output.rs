@@ -4,6 +4,7 @@
 //! `tx_priority` first. After [`PRIORITY_BURST`] of them in succession it takes one of `tx`, so
 //! that a sender of many small packets does not hold up the others.
 
+use std::mem;
 use std::sync::Arc;
 
 use abi::frame::TxFrame;
@@ -16,8 +17,10 @@ use super::parts::locate;
 use crate::device::{Device, MAX_PARTS, Part};
 use crate::error::{BadFrame, DriverError};
 
-/// Most frames sent in one step: frames to receive wait that long.
+/// Descriptors in one step: frames to receive wait that long.
 pub(super) const BATCH: usize = 16;
+/// Segments of super-segments that are cut here, after which no other frame is begun in this step.
+pub(super) const BATCH_SEGMENTS: usize = 64;
 /// Bytes after which a step sends no more.
 pub(super) const BATCH_BYTES: u64 = 128 * 1024;
 
@@ -55,7 +58,9 @@ impl TxRings {
         if let Some(slot) = self.bulk.peek().map_err(tx_fault)? {
             return Ok(Some((TxRing::Bulk, slot)));
         }
-        self.burst = 0;
+        if mem::take(&mut self.burst) < PRIORITY_BURST {
+            return Ok(None);
+        }
         let slot = self.priority.peek().map_err(tx_fault)?;
         Ok(slot.map(|slot| (TxRing::Priority, slot)))
     }
@@ -103,10 +108,13 @@ impl<D: Device> Frames<D> {
         let before = (self.counters.tx_packets, self.counters.tx_bytes);
         let (mut passed, mut sent) = (0, 0);
         // A super-segment that is cut here is as many frames as it has segments.
-        while passed.max(sent) < BATCH && self.counters.tx_bytes - before.1 < BATCH_BYTES {
+        while passed < BATCH
+            && sent < BATCH_SEGMENTS
+            && self.counters.tx_bytes - before.1 < BATCH_BYTES
+        {
             self.more = self.transmit_one()? == TransmitOutcome::Done;
             passed += usize::from(self.more);
-            sent = usize::try_from(self.counters.tx_packets - before.0).unwrap_or(BATCH);
+            sent = usize::try_from(self.counters.tx_packets - before.0).unwrap_or(BATCH_SEGMENTS);
             if !self.more {
                 break;
             }

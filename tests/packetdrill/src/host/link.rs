@@ -48,12 +48,19 @@ impl Egress<Chunk> for SentFrames {
         true
     }
 
-    fn emit(&mut self, _: InterfaceId, head: &[u8], body: &[TxPiece<'_, Chunk>], _: TxOffload) {
+    fn emit(
+        &mut self,
+        _: InterfaceId,
+        head: &[u8],
+        body: &[TxPiece<'_, Chunk>],
+        _: TxOffload,
+    ) -> bool {
         let mut frame = head.to_vec();
         for piece in body {
             frame.extend_from_slice(piece.bytes.part(piece.range.clone()));
         }
         self.frames.push(frame);
+        true
     }
 }
 

@@ -191,9 +191,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         handle: Handle,
         out: &mut dyn Egress<T>,
     ) {
+        let Some(exit) = self.sockets.get(handle).map(|socket| socket.exit) else { return };
         for _ in 0..QUANTUM {
             let Some(socket) = self.sockets.get_mut(handle) else { return };
-            if !cx.link.has_room(socket.exit, out) || !cx.link.has_loopback_room() {
+            // After a frame by another interface the socket waits for its turn there.
+            let has_room = cx.link.has_room(exit, out) && cx.link.has_loopback_room();
+            if socket.exit != exit || !has_room {
                 break;
             }
             if socket.waits_for.is_some() {
@@ -202,12 +205,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             let Some((number, outgoing)) = socket.datagram().and_then(|d| d.send.take()) else {
                 return;
             };
-            let exit = socket.exit;
             self.send_part(cx, now, handle, (number, outgoing), out);
-            if self.sockets.get(handle).is_none_or(|socket| socket.exit != exit) {
-                // It waits for its turn at the other interface.
-                break;
-            }
         }
         let socket = self.sockets.get_mut(handle).and_then(Socket::datagram);
         if socket.is_some_and(|datagram| datagram.send.has_queued()) {

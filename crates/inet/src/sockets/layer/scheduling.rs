@@ -55,6 +55,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
 
     /// Serves as many sockets as are ready now, as far as the interfaces have room.
     pub(crate) fn serve_ready(&mut self, cx: &mut Context, now: Instant, out: &mut dyn Egress<T>) {
+        if self.turns.is_empty() {
+            return;
+        }
         for at in self.turns.interfaces() {
             for _ in 0..self.turns.waiting(at) {
                 let Some(handle) = self.turns.pop(at, &cx.link, out) else { break };

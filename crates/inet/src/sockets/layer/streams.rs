@@ -31,7 +31,7 @@ use smoltcp::wire::IpProtocol;
 
 /// Segments that one connection sends before the next socket is served.
 const QUANTUM: usize = 8;
-/// Payload after which the next socket is served: a super-segment.
+/// Payload after which the next socket is served, if there is another one.
 const QUANTUM_BYTES: usize = 32 * 1024;
 /// Most segments that a connection sends into the void at a time, when its neighbour is absent.
 const MOST_DISCARDED: usize = 1024;
@@ -305,7 +305,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         };
         let exit = path.exit();
         // At a new interface it waits for its turn after one segment.
-        let quantum = if socket.exit == exit { QUANTUM } else { 1 };
+        let most = if socket.exit == exit { QUANTUM } else { 1 };
+        let most_bytes = if self.turns.is_empty() { usize::MAX } else { QUANTUM_BYTES };
         socket.exit = exit;
         socket.exits.insert(exit);
         // RFC 4861 7.3.1: new data from the peer, or a new ACK of sent data, proves that the first
@@ -328,7 +329,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         stream.connection.enable_super_segments(route.features.cuts(route.kind()));
         let defer = self.tcp.may_defer_fin_ack();
         let df = options.mtu_discover.sets_df();
-        let more = send_segments(&mut self.tcp, cx, now, stream, (&route, df), quantum, out);
+        let more =
+            send_segments(&mut self.tcp, cx, now, stream, (&route, df), (most, most_bytes), out);
         if defer && stream.connection.defers_fin_ack() {
             self.tcp.add_deferred_fin_ack(now, handle);
         }
@@ -500,20 +502,20 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 }
 
-/// Sends at most `quantum` segments of a connection, as far as there is room. `df`: they may not be
-/// fragmented. Returns whether there may be more.
+/// Sends at most `most` segments of a connection, and no more after `most_bytes`, as far as there is
+/// room. `df`: they may not be fragmented. Returns whether there may be more.
 fn send_segments<T: TxBytes, R: RxBytes>(
     tcp: &mut TcpLayer,
     cx: &mut Context,
     now: Instant,
     stream: &mut Stream<T, R>,
     (route, df): (&SegmentRoute, bool),
-    quantum: usize,
+    (most, most_bytes): (usize, usize),
     out: &mut dyn Egress<T>,
 ) -> bool {
     let (exit, defer) = (route.path.exit(), tcp.may_defer_fin_ack());
     let mut sent = 0;
-    for _ in 0..quantum {
+    for _ in 0..most {
         if !cx.link.has_room(exit, out) {
             break;
         }
@@ -531,7 +533,7 @@ fn send_segments<T: TxBytes, R: RxBytes>(
         tcp.count_sent(segment_count(segment.body_len(), segment.mss));
         sent += segment.body_len();
         route.emit(cx, &segment, id, out);
-        if sent >= QUANTUM_BYTES {
+        if sent >= most_bytes {
             break;
         }
     }

@@ -210,14 +210,14 @@ proptest! {
 #[test]
 fn a_step_sends_so_many_segments() {
     let (mut inet, mut frames, wire, _) = set_up_sending();
-    let stream = Stream { size: 100, pieces: vec![(0, 2000)], ..one() };
+    let stream = Stream { size: 100, pieces: vec![(0, 5000)], ..one() };
     for _ in 0..4 {
         stream.send(&mut inet);
     }
     frames.step().unwrap();
-    assert_eq!(wire.borrow().sent.len(), 40, "the second is begun before there are enough");
+    assert_eq!(wire.borrow().sent.len(), 100, "the second is begun before there are enough");
     frames.step().unwrap();
-    assert_eq!(wire.borrow().sent.len(), 80);
+    assert_eq!(wire.borrow().sent.len(), 200);
 }
 
 #[test]
