@@ -114,10 +114,15 @@ impl Kind {
     pub(crate) const SCALES: [(usize, Self); 3] =
         [(1, Self::Compute1), (2, Self::Compute2), (4, Self::Compute4)];
 
-    /// Threads that compute without a pause.
+    /// Threads that compute without a pause, those of the host's program included: it begins a
+    /// thread for each connection that it accepts.
     pub(crate) fn threads(self) -> usize {
         match self {
-            Self::Compute2 | Self::BacklogFlood | Self::UnreadDatagrams | Self::WireRewrites => 2,
+            Self::Compute2
+            | Self::BacklogFlood
+            | Self::TimeWaitFlood
+            | Self::UnreadDatagrams
+            | Self::WireRewrites => 2,
             Self::Compute4 | Self::BulkSends | Self::ClientBomb => 4,
             _ => 1,
         }

@@ -218,7 +218,12 @@ pub struct TxFrame {
     pub pieces: [Piece; MAX_PIECES],
     /// The work left to the device.
     pub offload: TxOffload,
+    /// Several clients are active: frames to receive should not wait for many to send.
+    pub shared: bool,
 }
+
+/// [`TxFrame::shared`], in the word of [`TxFrame::count`].
+const SHARED: u16 = 1 << 8;
 
 impl TxFrame {
     /// The valid pieces.
@@ -227,12 +232,16 @@ impl TxFrame {
         &self.pieces[..usize::from(self.count).min(MAX_PIECES)]
     }
 
+    fn count_and_flag(&self) -> u16 {
+        u16::from(self.count) | if self.shared { SHARED } else { 0 }
+    }
+
     /// As a ring slot.
     #[must_use]
     pub fn encode(&self) -> Slot {
         let mut slot = [0; 8];
         slot[0] = pack32(self.area.page, self.area.generation);
-        slot[1] = pack16(self.offset, self.len, self.area.pages, u16::from(self.count));
+        slot[1] = pack16(self.offset, self.len, self.area.pages, self.count_and_flag());
         slot[2] = self.offload.encode();
         for (word, piece) in slot[3..].iter_mut().zip(self.pieces()) {
             *word = pack16(piece.client, piece.len, 0, 0) | u64::from(piece.offset) << 32;
@@ -245,7 +254,7 @@ impl TxFrame {
     /// # Errors
     /// [`BadSlot`] for more than [`MAX_PIECES`] pieces, or for an invalid offload.
     pub fn decode(slot: &Slot) -> Result<Self, BadSlot> {
-        let count = u16_at(slot[1], 3);
+        let count = u16_at(slot[1], 3) & !SHARED;
         if usize::from(count) > MAX_PIECES {
             return Err(BadSlot::new("piece count", count.into()));
         }
@@ -265,6 +274,7 @@ impl TxFrame {
             count: count.to_le_bytes()[0],
             pieces,
             offload: TxOffload::decode(slot[2])?,
+            shared: u16_at(slot[1], 3) & SHARED != 0,
         })
     }
 }

@@ -209,8 +209,9 @@ proptest! {
         let rx = RxFrame { area, offset, len, offload: got, chain };
         prop_assert_eq!(DriverCall::decode(&rx.encode()), Ok(DriverCall::EthInput(rx)));
         let none = [Piece::default(); MAX_PIECES];
+        let (offload, shared) = (sent, true);
         let mut tx =
-            TxFrame { area, offset: 2, len: 54, count: 0, pieces: none, offload: sent };
+            TxFrame { area, offset: 2, len: 54, count: 0, pieces: none, offload, shared };
         for (client, len, offset) in pieces {
             tx.pieces[usize::from(tx.count)] = Piece { client, len, offset };
             tx.count += 1;

@@ -48,7 +48,8 @@ use self::port::{BadDriverInput, Port};
 /// While busy, the server restocks the driver when this many areas are missing, or a quarter of the
 /// stock if that is less. So it does not restock area by area.
 const RESTOCK: u32 = 32;
-/// Frames that sockets send in one iteration: frames that have come, and calls, wait that long.
+/// Frames that sockets send in one iteration while several clients are active: frames that have
+/// come, and calls, wait that long.
 const FRAMES_PER_ITERATION: u32 = 64;
 /// Frames staged before the server publishes them in mid-batch. So the driver works in parallel.
 const TX_BATCH: u32 = 32;
@@ -65,6 +66,8 @@ pub(crate) struct Nics {
     sender: OwnerId,
     /// See [`Nics::is_blocked`].
     blocked: bool,
+    /// Several clients are active.
+    shared: bool,
     /// Frames that sockets may still send in this iteration.
     quota: u32,
     pub(crate) counters: Counters,
@@ -236,10 +239,12 @@ impl Nics {
         self.blocked
     }
 
-    /// The core's output begins: the sockets of clients may send so many frames.
-    pub(crate) fn begin_output(&mut self) {
+    /// The core's output begins. `shared`: several clients are active, so the sockets of clients
+    /// send a bounded number of frames.
+    pub(crate) fn begin_output(&mut self, shared: bool) {
         self.blocked = false;
-        self.quota = FRAMES_PER_ITERATION;
+        self.shared = shared;
+        self.quota = if shared { FRAMES_PER_ITERATION } else { u32::MAX };
     }
 
     /// Announces sleep on every port. `completions`: the drivers ring also for frames that they
@@ -323,7 +328,7 @@ impl Egress<ClientChunk> for Nics {
         let port = self.by_interface.get(usize::from(interface.0));
         let port = port.and_then(|&port| self.ports.get_mut(port)).filter(|port| !port.dead);
         let sent = port.and_then(|port| {
-            port.send((self.emitted, self.sender), head, body, offload)?;
+            port.send((self.emitted, self.sender, self.shared), head, body, offload)?;
             if port.output.staged() >= TX_BATCH {
                 self.trace.mark(TraceStage::DriverRequest);
                 let rung = u64::from(port.flush());

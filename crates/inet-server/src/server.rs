@@ -54,6 +54,31 @@ struct DepartingClient {
     supervisor_knows: bool,
 }
 
+/// Iterations with work for which a client counts as active after its last call or send.
+const ACTIVE_FOR: u32 = 256;
+
+/// Whether several clients are active. If so, the parts of an iteration are short, so that none
+/// waits long for another one. A client alone gets long ones, which cost less.
+#[derive(Debug, Default)]
+struct Activity {
+    /// The client that was served last.
+    last: usize,
+    /// Services until the clients before it do not count any more.
+    left: u32,
+}
+
+impl Activity {
+    /// A client made calls, or sent.
+    fn note(&mut self, number: usize) {
+        self.left = if self.last == number { self.left.saturating_sub(1) } else { ACTIVE_FOR };
+        self.last = number;
+    }
+
+    fn is_shared(&self) -> bool {
+        self.left > 0
+    }
+}
+
 /// The inet server.
 pub(crate) struct Server {
     pub(crate) config: InetConfig,
@@ -70,6 +95,7 @@ pub(crate) struct Server {
     events: Vec<ServerEvent>,
     /// The client that the next iteration serves first.
     first: usize,
+    activity: Activity,
     /// Room for the calls of one scan.
     scan: Vec<PackagedCall>,
     /// The spin of the thread that owns the server.
@@ -94,6 +120,7 @@ impl Server {
             leaving: Vec::new(),
             events: Vec::new(),
             first: 0,
+            activity: Activity::default(),
             scan: Vec::new(),
             sleeping: None,
         })
@@ -201,7 +228,7 @@ impl Server {
     /// Lets the core send, as far as the drivers' rings have room, and rings the drivers.
     fn poll_core(&mut self, defer: bool) {
         let Engine { stack, nics, now, .. } = &mut self.engine;
-        nics.begin_output();
+        nics.begin_output(self.activity.is_shared());
         match defer {
             true => stack.poll_deferring(*now, nics),
             false => stack.poll(*now, nics),
@@ -289,11 +316,17 @@ impl Server {
         for offset in 0..count {
             let number = (self.first + offset) % count;
             let Some(client) = &mut self.clients[number] else { continue };
+            let shared = self.activity.is_shared();
             let served = client
                 .serve_calls(&mut self.engine, &mut self.scan)
-                .and_then(|calls| Ok(calls | client.serve_sockets(&mut self.engine)?));
+                .and_then(|calls| Ok(calls | client.serve_sockets(&mut self.engine, shared)?));
             match served {
-                Ok(some) => progress |= some,
+                Ok(some) => {
+                    progress |= some;
+                    if some {
+                        self.activity.note(number);
+                    }
+                }
                 Err(fault) => {
                     progress = true;
                     let number = client.number;

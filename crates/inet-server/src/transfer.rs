@@ -27,16 +27,21 @@ mod datagrams;
 
 /// Sockets of one client looked at in one iteration.
 const SOCKETS_PER_ITERATION: usize = 64;
-/// Descriptors to send of one client taken in one iteration: the other clients wait that long.
+/// Descriptors to send of one client taken in one iteration while several clients are active: the
+/// others wait that long.
 const SENDS_PER_ITERATION: u32 = 32;
 /// Closed sockets of one client looked at in one iteration.
 const CLOSING_PER_ITERATION: usize = 64;
 
 impl Client {
     /// Looks at sockets with news. Returns whether there was any.
-    pub(crate) fn serve_sockets(&mut self, engine: &mut Engine) -> Result<bool, ClientFault> {
+    pub(crate) fn serve_sockets(
+        &mut self,
+        engine: &mut Engine,
+        shared: bool,
+    ) -> Result<bool, ClientFault> {
         self.take_dirty();
-        let mut sends = SENDS_PER_ITERATION;
+        let mut sends = if shared { SENDS_PER_ITERATION } else { u32::MAX };
         for done in 0..SOCKETS_PER_ITERATION {
             if sends == 0 {
                 break;
@@ -56,7 +61,7 @@ impl Client {
                 return Ok(0);
             }
             client.take_consumed(engine, socket)?;
-            client.take_sends(engine, socket, Some(most))
+            client.take_sends(engine, socket, Some(most.min(QUEUE)))
         };
         self.with_socket(index, step).unwrap_or(Ok(0))
     }
@@ -106,8 +111,8 @@ impl Client {
         if some > 0 {
             self.settle(engine, socket);
         }
-        if bound.is_some() && some == most {
-            // There may be more in the queue.
+        if most < QUEUE && some == most {
+            socket.tx.stop_early()?;
             self.mark_dirty(index);
         }
         Ok(some)

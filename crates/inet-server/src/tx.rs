@@ -131,6 +131,14 @@ impl Tx {
         Ok(())
     }
 
+    /// The server stops taking, although there may be more in the queue. All slots taken since the
+    /// look may have been in use at one time with those that are left.
+    pub(crate) fn stop_early(&mut self) -> Result<(), ClientFault> {
+        let len = self.queue.len().map_err(ClientFault::ring("sending"))?;
+        self.was_full |= len + self.since_look >= QUEUE;
+        Ok(())
+    }
+
     /// The next descriptor, checked. `None` when the queue is empty, or with `bounded` when a bound
     /// is reached.
     pub(crate) fn take(

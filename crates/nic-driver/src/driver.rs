@@ -18,7 +18,8 @@
 //! when the set reports it, or at every [`ASK_EVERY`]-th step while the driver does not sleep.
 //! There are two exceptions. A host behind a TAP device answers within the call that sends. If the
 //! last frames sent were answered when the device was asked next, the device is asked after
-//! sending. And with more to send than a step takes, the device is asked at every step.
+//! sending. And with more to send, while several clients are active, the device is asked at every
+//! step.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -273,8 +274,7 @@ impl Driver {
     fn send_frames(&mut self) -> Result<bool, DriverError> {
         let sent = self.frames.transmit_some()?;
         self.sent |= sent;
-        // With much to send, the steps are long, and a vain question costs little beside them.
-        if sent && (self.answers || self.frames.has_more_to_send()) {
+        if sent && (self.answers || self.frames.answers_are_awaited()) {
             self.ask_in = 0;
         }
         Ok(sent)
@@ -293,7 +293,7 @@ impl Driver {
         if self.sent || self.frames.has_sent() {
             (self.sent, self.answers) = (false, self.frames.has_received());
         }
-        let often = !self.frames.found_no_frame() || self.frames.has_more_to_send();
+        let often = !self.frames.found_no_frame() || self.frames.answers_are_awaited();
         self.ask_in = if often { 0 } else { ASK_EVERY };
         Ok(moved)
     }

@@ -7,12 +7,12 @@
 //! ([`crate::gro`]) as long as the device has the next one already. Nothing is held back beyond a
 //! step.
 //!
-//! Sending ([`output`]): there are two rings, and `tx_priority` comes first. The driver looks at the
-//! descriptor at the head of a ring, takes its head page, and finds the payload pieces in the
-//! clients' regions. All of it goes to the device in one call,
-//! or in one for each segment that the device does not make itself ([`crate::gso`]). Only then is
-//! the page handed back and the ring advanced. Its consumer count tells the inet server which bytes
-//! no driver reads any more. While the device has no room the frame stays where it is.
+//! Sending ([`output`]): there are two rings, and `tx_priority` comes first. The driver looks at
+//! the descriptor at the head of a ring, takes its head page, and finds the payload pieces in the
+//! clients' regions. All of it goes to the device in one call, or in one for each segment that the
+//! device does not make itself ([`crate::gso`]). Only then is the page handed back and the ring
+//! advanced. Its consumer count tells the inet server which bytes no driver reads any more. While
+//! the device has no room the frame stays where it is.
 //!
 //! Descriptors are allegations. A bad one is counted by cause and passed over. A page that could be
 //! taken is handed back in every case. Only impossible ring indices end the driver, since with them
@@ -29,8 +29,8 @@ use abi::stages::{Mark, TraceStage, Tracer};
 use abi::stats::{Histogram, Sizes};
 use shm::{Area, Consumer, PoolMap, Producer, PushError, Region};
 
-use self::output::{TxRing, TxRings};
 use self::posted::{OpenChain, PostedPages};
+use self::tx_rings::{TxRing, TxRings};
 use crate::device::{Device, ETHERNET_HEADER, Received};
 use crate::error::DriverError;
 use crate::gro::{GroFrame, MOST_HEADERS};
@@ -40,6 +40,7 @@ mod in_place;
 mod output;
 mod parts;
 mod posted;
+mod tx_rings;
 
 /// Most frames received in one step: the other direction and the supervisor wait that long.
 const BATCH: usize = 64;
@@ -202,9 +203,9 @@ impl<D: Device> Frames<D> {
         self.sent > 0
     }
 
-    /// After a step: did it leave frames to be sent for the next one?
-    pub(crate) fn has_more_to_send(&self) -> bool {
-        self.more
+    /// After a step: are there more frames to send, while several clients are active?
+    pub(crate) fn answers_are_awaited(&self) -> bool {
+        self.more && self.tx.shared
     }
 
     /// After a step: did it receive anything?

@@ -1,9 +1,9 @@
 //! The two queues of frames to a driver, and which of them a frame takes.
 //!
 //! The driver serves the priority queue first. A frame takes it while its sender has little under
-//! way. So a program that sends now and then waits behind a few frames of each other sender, and
-//! not behind all that they send in bulk. The idea is that of new flows in FQ-CoDel (RFC 8290 4.2),
-//! with senders in the place of flows.
+//! way and others have frames in the bulk queue. So a program that sends now and then waits behind
+//! a few frames of each other sender, and not behind all that they send in bulk. The idea is that
+//! of new flows in FQ-CoDel (RFC 8290 4.2), with senders in the place of flows.
 //!
 //! Frames of one sender stay in order: while one of them is in the bulk queue, those that follow
 //! take it too. There is one exception, which TCP tolerates. The driver takes a bulk frame after
@@ -127,7 +127,9 @@ impl Output {
 
     fn choose_anew(&mut self, sender: OwnerId) -> Option<QueueKind> {
         let usage = self.senders.get(sender.index()).copied().unwrap_or_default();
+        // An empty queue is as good.
         let is_sparse = usage.bulk_frames == 0
+            && !self.bulk.sent.is_empty()
             && usage.priority_frames < PRIORITY_FRAMES
             && usage.priority_bytes < PRIORITY_BYTES;
         if is_sparse && self.priority.has_room() {

@@ -190,7 +190,7 @@ impl Port {
 
     pub(super) fn send(
         &mut self,
-        (number, sender): (u64, OwnerId),
+        (number, sender, shared): (u64, OwnerId, bool),
         head: &[u8],
         body: &[TxPiece<'_, ClientChunk>],
         offload: TxOffload,
@@ -212,7 +212,7 @@ impl Port {
         let len = u16::try_from(head.len()).ok()?;
         let area = area.hand_over(NIC);
         let offload = offload::to_device(offload);
-        let frame = TxFrame { area, offset: HEAD_ROOM, len, count, pieces, offload };
+        let frame = TxFrame { area, offset: HEAD_ROOM, len, count, pieces, offload, shared };
         // A frame is shorter than 4 GiB.
         let sent = SentFrame { area, number, sender, len: u32::try_from(bytes).ok()? };
         self.output.stage(queue, &frame.encode(), sent).ok()

@@ -86,6 +86,30 @@ fn a_queue_that_is_filled_after_the_look_counts_as_full() {
     }
 }
 
+/// The server takes a part. The program fills the queue meanwhile, and waits for a slot.
+#[test]
+fn a_queue_that_is_left_in_part_counts_as_full() {
+    let mut rig = rig();
+    let area = rig.pool.alloc(1).unwrap();
+    let slot = descriptor(&area, 0, 1);
+    for late in [24, 23] {
+        for _ in 0..40 {
+            rig.queue.push(&slot).unwrap();
+        }
+        rig.tx.look().unwrap();
+        for _ in 0..late {
+            rig.queue.push(&slot).unwrap();
+        }
+        for _ in 0..32 {
+            assert!(rig.take(false).is_some());
+        }
+        rig.tx.stop_early().unwrap();
+        assert_eq!(std::mem::take(&mut rig.tx.was_full), late == QUEUE - 40, "{late}");
+        while rig.take(false).is_some() {}
+        rig.tx.was_full = false;
+    }
+}
+
 #[test]
 fn bounds_hold_up_the_queue_and_nothing_else() {
     let mut rig = rig();

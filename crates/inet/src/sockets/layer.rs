@@ -12,6 +12,7 @@ mod handshake;
 mod listen;
 mod membership;
 mod scheduling;
+mod segments;
 mod streams;
 mod time_wait;
 

@@ -132,6 +132,7 @@ impl World {
             count,
             pieces: [Piece::default(); MAX_PIECES],
             offload: TxOffload::NONE,
+            shared: false,
         };
         frame.pieces[..pieces.len()].copy_from_slice(pieces);
         self.tx.push(&frame.encode()).unwrap();

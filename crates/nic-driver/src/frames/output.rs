@@ -1,93 +1,25 @@
-//! Sending: the two rings of frames to send, and the way of one frame to the device.
+//! Sending: the way of a frame to the device, and how many leave in one step.
 //!
-//! The inet server decides which ring a frame is in ([`abi::nic`]). The driver takes the frames of
-//! `tx_priority` first. After [`PRIORITY_BURST`] of them in succession it takes one of `tx`, so
-//! that a sender of many small packets does not hold up the others.
-
-use std::mem;
-use std::sync::Arc;
+//! Frames to send and frames to receive take turns. Long turns save work: more is joined, and the
+//! inet server is woken less often. But a client that waits for an answer waits for another
+//! client's turn, too. So turns are short while several clients are active ([`TxFrame::shared`]).
 
 use abi::frame::TxFrame;
-use abi::nic::{INET, NicLayout, PRIORITY_BURST, PRIORITY_RING, RING};
+use abi::nic::INET;
 use abi::stages::TraceStage;
-use shm::{Consumer, OutOfRange, Region, RingFault, Slot};
 
 use super::Frames;
 use super::parts::locate;
+use super::tx_rings::TxRing;
 use crate::device::{Device, MAX_PARTS, Part};
 use crate::error::{BadFrame, DriverError};
 
-/// Descriptors in one step: frames to receive wait that long.
-pub(super) const BATCH: usize = 16;
-/// Segments of super-segments that are cut here, after which no other frame is begun in this step.
-pub(super) const BATCH_SEGMENTS: usize = 64;
-/// Bytes after which a step sends no more.
-pub(super) const BATCH_BYTES: u64 = 128 * 1024;
-
-/// Names a ring of frames to send.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TxRing {
-    Priority,
-    Bulk,
-}
-
-/// The rings of frames to send.
-pub(super) struct TxRings {
-    priority: Consumer,
-    bulk: Consumer,
-    /// Frames of `priority` in succession while `bulk` had some.
-    burst: u32,
-}
-
-impl TxRings {
-    pub(super) fn attach(region: &Arc<Region>, layout: &NicLayout) -> Result<Self, OutOfRange> {
-        Ok(Self {
-            priority: Consumer::attach(region, layout.tx_priority, PRIORITY_RING)?,
-            bulk: Consumer::attach(region, layout.tx, RING)?,
-            burst: 0,
-        })
-    }
-
-    /// The descriptor of the next frame, which stays at the head of its ring.
-    fn peek(&mut self) -> Result<Option<(TxRing, Slot)>, DriverError> {
-        if self.burst < PRIORITY_BURST
-            && let Some(slot) = self.priority.peek().map_err(tx_fault)?
-        {
-            return Ok(Some((TxRing::Priority, slot)));
-        }
-        if let Some(slot) = self.bulk.peek().map_err(tx_fault)? {
-            return Ok(Some((TxRing::Bulk, slot)));
-        }
-        if mem::take(&mut self.burst) < PRIORITY_BURST {
-            return Ok(None);
-        }
-        let slot = self.priority.peek().map_err(tx_fault)?;
-        Ok(slot.map(|slot| (TxRing::Priority, slot)))
-    }
-
-    /// The frame at the head of a ring is done with.
-    fn advance(&mut self, ring: TxRing) {
-        match ring {
-            TxRing::Priority => {
-                self.burst += 1;
-                self.priority.advance();
-            }
-            TxRing::Bulk => {
-                self.burst = 0;
-                self.bulk.advance();
-            }
-        }
-    }
-
-    pub(super) fn is_empty(&mut self) -> Result<bool, DriverError> {
-        let priority = self.priority.is_empty().map_err(tx_fault)?;
-        Ok(priority && self.bulk.is_empty().map_err(tx_fault)?)
-    }
-}
-
-fn tx_fault(fault: RingFault) -> DriverError {
-    DriverError::Ring { ring: "tx", fault }
-}
+/// Most frames sent in one step: frames to receive wait that long. A super-segment that is cut here
+/// is as many frames as it has segments.
+pub(super) const BATCH: usize = 64;
+/// Descriptors and bytes after which a step sends no more while several clients are active.
+pub(super) const SHARED_BATCH: usize = 16;
+const SHARED_BATCH_BYTES: u64 = 256 * 1024;
 
 /// The result for the frame that is sent next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,15 +39,13 @@ impl<D: Device> Frames<D> {
         (self.sent, self.received) = (0, 0);
         let before = (self.counters.tx_packets, self.counters.tx_bytes);
         let (mut passed, mut sent) = (0, 0);
-        // A super-segment that is cut here is as many frames as it has segments.
-        while passed < BATCH
-            && sent < BATCH_SEGMENTS
-            && self.counters.tx_bytes - before.1 < BATCH_BYTES
-        {
+        self.more = true;
+        while self.more && passed.max(sent) < BATCH {
             self.more = self.transmit_one()? == TransmitOutcome::Done;
             passed += usize::from(self.more);
-            sent = usize::try_from(self.counters.tx_packets - before.0).unwrap_or(BATCH_SEGMENTS);
-            if !self.more {
+            sent = usize::try_from(self.counters.tx_packets - before.0).unwrap_or(BATCH);
+            let long = self.counters.tx_bytes - before.1 >= SHARED_BATCH_BYTES;
+            if self.tx.shared && (passed >= SHARED_BATCH || long) {
                 break;
             }
         }
@@ -146,6 +76,7 @@ impl<D: Device> Frames<D> {
                     self.counters.tx_bad_slot += 1;
                     return Ok(self.pass_over(ring));
                 };
+                self.tx.shared = frame.shared;
                 let Ok(area) = self.heads.take(frame.area) else {
                     self.counters.tx_bad_area += 1;
                     return Ok(self.pass_over(ring));

@@ -74,6 +74,7 @@ fn descriptor(area: AreaName, len: u16, pieces: &[Piece]) -> Slot {
         count: u8::try_from(pieces.len()).unwrap(),
         pieces: [Piece::default(); MAX_PIECES],
         offload: TxOffload::NONE,
+        shared: false,
     };
     frame.pieces[..pieces.len()].copy_from_slice(pieces);
     frame.encode()
@@ -149,6 +150,22 @@ fn a_step_is_bounded() {
     assert!(frames.step().unwrap());
     assert_eq!(inet.rx.len().unwrap() as usize, BATCH);
     assert_eq!(inet.tx.consumed().unwrap() as usize, output::BATCH);
+}
+
+/// A client that waits for an answer does not wait for all that another one sends.
+#[test]
+fn while_clients_share_the_device_a_step_sends_less() {
+    let (mut inet, mut frames, _wire) = set_up();
+    for _ in 0..200 {
+        let head = inet.head(&[1; 60]);
+        let mut slot = TxFrame::decode(&descriptor(head, 60, &[])).unwrap();
+        slot.shared = true;
+        inet.tx.push(&slot.encode()).unwrap();
+    }
+    assert!(frames.step().unwrap() && frames.answers_are_awaited());
+    assert_eq!(inet.tx.consumed().unwrap() as usize, output::SHARED_BATCH);
+    while frames.step().unwrap() {}
+    assert!(!frames.answers_are_awaited());
 }
 
 #[test]
@@ -332,7 +349,7 @@ fn only_what_the_device_does_is_left_to_it() {
         let area = inet.head(&[9; 54]);
         let mut pieces = [Piece::default(); MAX_PIECES];
         pieces[0] = Piece { client: 5, len: payload, offset: 0 };
-        let frame = TxFrame { area, offset: 0, len: 54, count: 1, pieces, offload };
+        let frame = TxFrame { area, offset: 0, len: 54, count: 1, pieces, offload, shared: false };
         inet.tx.push(&frame.encode()).unwrap();
         frames.step().unwrap();
         let told = cause.map_or(1, |cause| counter(&frames, cause));

@@ -124,7 +124,7 @@ impl Stream {
             segments: Some(Segments { kind, size: self.size }),
         };
         let (len, count) = (head.len().try_into().unwrap(), self.pieces.len().try_into().unwrap());
-        let frame = TxFrame { area, offset: 0, len, count, pieces, offload };
+        let frame = TxFrame { area, offset: 0, len, count, pieces, offload, shared: false };
         inet.tx.push(&frame.encode()).unwrap();
     }
 }
@@ -263,7 +263,8 @@ fn a_super_segment_that_is_not_what_is_said_of_it_is_refused() {
         let len = if segments.is_some() { 3000 } else { 300 };
         pieces[0] = Piece { client: CLIENT, len, offset: 0 };
         let offload = TxOffload { checksum, segments };
-        let frame = TxFrame { area, offset: 0, len: head_len, count: 1, pieces, offload };
+        let frame =
+            TxFrame { area, offset: 0, len: head_len, count: 1, pieces, offload, shared: false };
         inet.tx.push(&frame.encode()).unwrap();
         frames.step().unwrap();
         assert_eq!(counter(&frames, cause), 1, "{offload:?} {head_len}");
@@ -283,7 +284,7 @@ fn checksums_are_completed() {
     pieces[0] = Piece { client: CLIENT, len: 333, offset: 0 };
     pieces[1] = Piece { client: CLIENT, len: 100, offset: 700 };
     let offload = TxOffload { checksum: Some(Checksum { start: 34, offset: 16 }), segments: None };
-    let frame = TxFrame { area, offset: 0, len: 66, count: 2, pieces, offload };
+    let frame = TxFrame { area, offset: 0, len: 66, count: 2, pieces, offload, shared: false };
     inet.tx.push(&frame.encode()).unwrap();
     // A datagram whose sum is zero, and so is sent as all ones (RFC 768).
     let mut datagram = vec![0; 44];
@@ -293,7 +294,10 @@ fn checksums_are_completed() {
     let offload = TxOffload { checksum: Some(Checksum { start: 34, offset: 6 }), segments: None };
     let pieces = [Piece::default(); MAX_PIECES];
     inet.tx
-        .push(&TxFrame { area, offset: 0, len: 44, count: 0, pieces, offload }.encode())
+        .push(
+            &TxFrame { area, offset: 0, len: 44, count: 0, pieces, offload, shared: false }
+                .encode(),
+        )
         .unwrap();
     frames.step().unwrap();
     let mut expected = stream.head(payload.len(), 0x18, (0, 0), Some(&payload));

@@ -1,0 +1,81 @@
+//! The two rings of frames to send, and which frame comes next.
+//!
+//! The inet server decides which ring a frame is in ([`abi::nic`]). The driver takes the frames of
+//! `tx_priority` first. After [`PRIORITY_BURST`] of them in succession it takes one of `tx`, so
+//! that a sender of many small packets does not hold up the others.
+
+use std::mem;
+use std::sync::Arc;
+
+use abi::nic::{NicLayout, PRIORITY_BURST, PRIORITY_RING, RING};
+use shm::{Consumer, OutOfRange, Region, RingFault, Slot};
+
+use crate::error::DriverError;
+
+/// Names a ring of frames to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TxRing {
+    Priority,
+    Bulk,
+}
+
+/// The rings of frames to send.
+pub(super) struct TxRings {
+    priority: Consumer,
+    bulk: Consumer,
+    /// Frames of `priority` in succession while `bulk` had some.
+    burst: u32,
+    /// The last frame came from one of several active clients.
+    pub(super) shared: bool,
+}
+
+impl TxRings {
+    pub(super) fn attach(region: &Arc<Region>, layout: &NicLayout) -> Result<Self, OutOfRange> {
+        Ok(Self {
+            priority: Consumer::attach(region, layout.tx_priority, PRIORITY_RING)?,
+            bulk: Consumer::attach(region, layout.tx, RING)?,
+            burst: 0,
+            shared: false,
+        })
+    }
+
+    /// The descriptor of the next frame, which stays at the head of its ring.
+    pub(super) fn peek(&mut self) -> Result<Option<(TxRing, Slot)>, DriverError> {
+        if self.burst < PRIORITY_BURST
+            && let Some(slot) = self.priority.peek().map_err(tx_fault)?
+        {
+            return Ok(Some((TxRing::Priority, slot)));
+        }
+        if let Some(slot) = self.bulk.peek().map_err(tx_fault)? {
+            return Ok(Some((TxRing::Bulk, slot)));
+        }
+        if mem::take(&mut self.burst) < PRIORITY_BURST {
+            return Ok(None);
+        }
+        let slot = self.priority.peek().map_err(tx_fault)?;
+        Ok(slot.map(|slot| (TxRing::Priority, slot)))
+    }
+
+    /// The frame at the head of a ring is done with.
+    pub(super) fn advance(&mut self, ring: TxRing) {
+        match ring {
+            TxRing::Priority => {
+                self.burst += 1;
+                self.priority.advance();
+            }
+            TxRing::Bulk => {
+                self.burst = 0;
+                self.bulk.advance();
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&mut self) -> Result<bool, DriverError> {
+        let priority = self.priority.is_empty().map_err(tx_fault)?;
+        Ok(priority && self.bulk.is_empty().map_err(tx_fault)?)
+    }
+}
+
+fn tx_fault(fault: RingFault) -> DriverError {
+    DriverError::Ring { ring: "tx", fault }
+}
