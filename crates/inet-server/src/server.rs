@@ -54,7 +54,7 @@ struct DepartingClient {
     supervisor_knows: bool,
 }
 
-/// Iterations with work for which a client counts as active after its last call or send.
+/// Services of one client in succession, after which it counts as alone.
 const ACTIVE_FOR: u32 = 256;
 
 /// Whether several clients are active. If so, the parts of an iteration are short, so that none
@@ -63,7 +63,7 @@ const ACTIVE_FOR: u32 = 256;
 struct Activity {
     /// The client that was served last.
     last: usize,
-    /// Services until the clients before it do not count any more.
+    /// Services of it in succession until it counts as alone.
     left: u32,
 }
 

@@ -147,24 +147,26 @@ impl Output {
         frame: SentFrame,
     ) -> Result<(), PushError> {
         self.chosen = None;
+        let to = match queue {
+            QueueKind::Priority => &mut self.priority,
+            QueueKind::Bulk => &mut self.bulk,
+        };
+        // A frame that is not in the ring must not be waited for.
+        to.ring.stage(slot)?;
+        to.sent.push_back(frame);
         let index = frame.sender.index();
         if self.senders.len() <= index {
             self.senders.resize(index + 1, SenderUsage::default());
         }
         let usage = &mut self.senders[index];
-        let queue = match queue {
+        match queue {
             QueueKind::Priority => {
                 usage.priority_frames += 1;
                 usage.priority_bytes += frame.len;
-                &mut self.priority
             }
-            QueueKind::Bulk => {
-                usage.bulk_frames += 1;
-                &mut self.bulk
-            }
-        };
-        queue.sent.push_back(frame);
-        queue.ring.stage(slot)
+            QueueKind::Bulk => usage.bulk_frames += 1,
+        }
+        Ok(())
     }
 
     /// Calls `each` with every frame that the driver has passed. Returns whether there was one.
@@ -174,23 +176,20 @@ impl Output {
             return Ok(false);
         }
         self.chosen = None;
-        let mut some = false;
         while let Some(frame) = self.priority.pop_passed(priority) {
             if let Some(usage) = self.senders.get_mut(frame.sender.index()) {
                 usage.priority_frames -= 1;
                 usage.priority_bytes -= frame.len;
             }
             each(frame);
-            some = true;
         }
         while let Some(frame) = self.bulk.pop_passed(bulk) {
             if let Some(usage) = self.senders.get_mut(frame.sender.index()) {
                 usage.bulk_frames -= 1;
             }
             each(frame);
-            some = true;
         }
-        Ok(some)
+        Ok(true)
     }
 
     /// Number of the oldest frame whose head was not taken back.
