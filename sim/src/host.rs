@@ -14,7 +14,7 @@ use inet::tcp::{
 use inet::{
     AddressState, Cidr, Config, Egress, Error, EventKind, Family, Handle, Instant, InterfaceConfig,
     InterfaceId, RxPiece, SendOptions, ShutdownHow, SockOption, SocketKind, Stack, TxOffload,
-    TxPiece, V6Config,
+    TxPiece, V6Config, gather,
 };
 
 use crate::bytes::{Chunk, Frame, LiveCount};
@@ -311,11 +311,7 @@ impl Egress<Chunk> for FrameSink<'_> {
     ) -> bool {
         let Some(room) = self.room.checked_sub(1) else { return false };
         self.room = room;
-        let mut frame = head.to_vec();
-        for piece in body {
-            frame.extend_from_slice(piece.bytes.part(piece.range.clone()));
-        }
-        self.out.push(frame);
+        self.out.push(gather(head, body));
         true
     }
 }

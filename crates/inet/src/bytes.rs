@@ -10,6 +10,7 @@
 //! frame gives up the core's reference to its memory.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use smoltcp::wire::checksum;
@@ -199,6 +200,19 @@ impl<T> Clone for TxPiece<'_, T> {
     fn clone(&self) -> Self {
         Self { bytes: self.bytes, range: self.range.clone() }
     }
+}
+
+/// All bytes of a frame that [`Egress::emit`] was given, for egresses that copy them.
+pub fn gather<T: TxBytes>(head: &[u8], body: &[TxPiece<'_, T>]) -> Vec<u8> {
+    let mut frame = Vec::from(head);
+    for piece in body {
+        let start = frame.len();
+        frame.resize(start + piece.range.len(), 0);
+        if let Some(place) = frame.get_mut(start..) {
+            piece.bytes.copy_to(piece.range.clone(), place);
+        }
+    }
+    frame
 }
 
 /// Most pieces that one frame's payload consists of.

@@ -150,7 +150,7 @@ pub use crate::sockets::kinds::{
     Family, ReceivedPayload, SendError, ShutdownHow, SocketInfo, SocketKind,
 };
 pub use bytes::{
-    Egress, Frame, HEAD, MAX_TX_PIECES, ProcessingStage, RxBytes, RxPiece, TxBytes, TxPiece,
+    Egress, Frame, HEAD, MAX_TX_PIECES, ProcessingStage, RxBytes, RxPiece, TxBytes, TxPiece, gather,
 };
 pub use cidr::Cidr;
 pub use config::{AcdConfig, Config, ReassemblyConfig, V6Config};

@@ -95,10 +95,7 @@ impl Egress<Chunk> for Wire {
         if !self.ready(interface) {
             return false;
         }
-        let mut frame = Vec::from(head);
-        for piece in body {
-            frame.extend_from_slice(&piece.bytes.0[piece.range.clone()]);
-        }
+        let frame = gather(head, body);
         self.frames.push_back(frame);
         self.left.push(offload);
         self.senders.push(self.sender);

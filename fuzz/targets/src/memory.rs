@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use inet::{Egress, InterfaceId, RxBytes, TxBytes, TxOffload, TxPiece};
+use inet::{Egress, InterfaceId, RxBytes, TxBytes, TxOffload, TxPiece, gather};
 
 use crate::packet::sum;
 
@@ -52,11 +52,7 @@ impl Egress<Chunk> for Wire {
         body: &[TxPiece<'_, Chunk>],
         _: TxOffload,
     ) -> bool {
-        let mut frame = head.to_vec();
-        for piece in body {
-            frame.extend_from_slice(&piece.bytes.0[piece.range.clone()]);
-        }
-        self.0.push(frame);
+        self.0.push(gather(head, body));
         true
     }
 }

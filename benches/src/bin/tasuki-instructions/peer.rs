@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use inet::{
     Cidr, Config, Egress, Error, Features, Handle, Instant, InterfaceConfig, InterfaceId, RxBytes,
-    RxOffload, SocketKind, Stack, TxBytes, TxOffload, TxPiece,
+    RxOffload, SocketKind, Stack, TxBytes, TxOffload, TxPiece, gather,
 };
 
 use crate::counting::aside;
@@ -70,10 +70,7 @@ impl Egress<Bytes> for Wire {
         left: TxOffload,
     ) -> bool {
         aside(|| {
-            let mut frame = head.to_vec();
-            for piece in body {
-                frame.extend_from_slice(&piece.bytes.0[piece.range.clone()]);
-            }
+            let frame = gather(head, body);
             self.0.push((frame, left));
         });
         true

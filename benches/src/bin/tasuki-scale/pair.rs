@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use inet::{
     Cidr, Config, Egress, Error, EventKind, Handle, Instant, InterfaceConfig, InterfaceId, Route,
-    RxBytes, SocketKind, Stack, TxBytes, TxOffload, TxPiece,
+    RxBytes, SocketKind, Stack, TxBytes, TxOffload, TxPiece, gather,
 };
 
 /// Addresses of the client and of the server.
@@ -61,11 +61,7 @@ impl Egress<Bytes> for Wire {
         body: &[TxPiece<'_, Bytes>],
         _: TxOffload,
     ) -> bool {
-        let mut frame = head.to_vec();
-        for piece in body {
-            frame.extend_from_slice(&piece.bytes.0[piece.range.clone()]);
-        }
-        self.0.push(frame);
+        self.0.push(gather(head, body));
         true
     }
 }

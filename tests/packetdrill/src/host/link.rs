@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use inet::{Cidr, Egress, InterfaceConfig, InterfaceId, Route, Stack, TxOffload, TxPiece};
+use inet::{Cidr, Egress, InterfaceConfig, InterfaceId, Route, Stack, TxOffload, TxPiece, gather};
 
 use crate::bytes::{Chunk, Frame};
 
@@ -55,11 +55,7 @@ impl Egress<Chunk> for SentFrames {
         body: &[TxPiece<'_, Chunk>],
         _: TxOffload,
     ) -> bool {
-        let mut frame = head.to_vec();
-        for piece in body {
-            frame.extend_from_slice(piece.bytes.part(piece.range.clone()));
-        }
-        self.frames.push(frame);
+        self.frames.push(gather(head, body));
         true
     }
 }
