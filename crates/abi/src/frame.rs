@@ -254,15 +254,16 @@ impl TxFrame {
     /// # Errors
     /// [`BadSlot`] for more than [`MAX_PIECES`] pieces, or for an invalid offload.
     pub fn decode(slot: &Slot) -> Result<Self, BadSlot> {
-        let count = u16_at(slot[1], 3) & !SHARED;
+        let (word, shared) = (u16_at(slot[1], 3), u16_at(slot[1], 3) & SHARED != 0);
+        let count = word & !SHARED;
         if usize::from(count) > MAX_PIECES {
             return Err(BadSlot::new("piece count", count.into()));
         }
-        let mut pieces = [Piece::default(); MAX_PIECES];
-        for (piece, &word) in pieces.iter_mut().zip(&slot[3..3 + usize::from(count)]) {
-            *piece =
-                Piece { client: u16_at(word, 0), len: u16_at(word, 1), offset: u32_at(word, 1) };
-        }
+        // Those behind the valid ones mean nothing, and nobody sees them.
+        let pieces = std::array::from_fn(|at| {
+            let word = slot[3 + at];
+            Piece { client: u16_at(word, 0), len: u16_at(word, 1), offset: u32_at(word, 1) }
+        });
         Ok(Self {
             area: AreaName {
                 page: u32_at(slot[0], 0),
@@ -274,7 +275,7 @@ impl TxFrame {
             count: count.to_le_bytes()[0],
             pieces,
             offload: TxOffload::decode(slot[2])?,
-            shared: u16_at(slot[1], 3) & SHARED != 0,
+            shared,
         })
     }
 }

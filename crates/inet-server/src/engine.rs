@@ -53,29 +53,40 @@ impl SocketOwner {
 /// The releases that wait, by the interface whose driver they wait for. Each socket has one at
 /// most.
 #[derive(Default)]
-pub(crate) struct Releases(Vec<VecDeque<PendingRelease>>);
+pub(crate) struct Releases {
+    interfaces: Vec<VecDeque<PendingRelease>>,
+    /// All of them.
+    len: usize,
+}
 
 impl Releases {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Adds a release that waits for the driver of this interface, and then perhaps for others.
     pub(crate) fn add(&mut self, interface: InterfaceId, release: PendingRelease) {
         let at = usize::from(interface.0);
-        if self.0.len() <= at {
-            self.0.resize_with(at + 1, VecDeque::new);
+        if self.interfaces.len() <= at {
+            self.interfaces.resize_with(at + 1, VecDeque::new);
         }
-        if let Some(queue) = self.0.get_mut(at) {
+        if let Some(queue) = self.interfaces.get_mut(at) {
             queue.push_back(release);
+            self.len += 1;
         }
     }
 
     /// The next release that is due.
     pub(crate) fn poll(&mut self, nics: &Nics) -> Option<SocketOwner> {
-        for at in 0..self.0.len() {
+        for at in 0..self.interfaces.len() {
             let interface = InterfaceId(u16::try_from(at).ok()?);
-            while let Some(release) = self.0[at].front() {
+            while let Some(release) = self.interfaces[at].front() {
                 if release.awaited_frame > nics.passed(interface) {
                     break;
                 }
-                let release = self.0[at].pop_front()?;
+                let release = self.interfaces[at].pop_front()?;
+                self.len -= 1;
                 match nics.awaited(release.exits, release.awaited_frame) {
                     Some(next) => self.add(next, release),
                     None => return Some(release.owner),
@@ -87,7 +98,7 @@ impl Releases {
 
     /// The sockets that wait.
     pub(crate) fn owners(&self) -> impl Iterator<Item = SocketOwner> {
-        self.0.iter().flatten().map(|release| release.owner)
+        self.interfaces.iter().flatten().map(|release| release.owner)
     }
 }
 

@@ -200,7 +200,7 @@ impl Nics {
 
     /// Makes all descriptors visible and rings the drivers that sleep.
     pub(crate) fn flush(&mut self) {
-        if self.ports.iter().any(|port| port.output.staged() > 0) {
+        if self.trace.on && self.ports.iter().any(|port| port.output.staged() > 0) {
             self.trace.mark(TraceStage::DriverRequest);
         }
         for port in self.ports.iter_mut().filter(|port| !port.dead) {

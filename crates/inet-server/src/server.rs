@@ -353,7 +353,12 @@ impl Server {
     }
 
     /// Releases sent bytes whose awaited frame the drivers have passed.
+    #[inline]
     fn release(&mut self) -> bool {
+        !self.engine.releases.is_empty() && self.release_passed()
+    }
+
+    fn release_passed(&mut self) -> bool {
         let mut progress = false;
         // A release may add another one behind the others, with a later frame.
         while let Some(owner) = self.engine.releases.poll(&self.engine.nics) {

@@ -148,9 +148,13 @@ impl Tx {
         memory: &Arc<ClientMemory>,
         bounded: bool,
     ) -> Result<Option<QueuedSend>, ClientFault> {
+        self.blocked = false;
         let slot = self.queue.peek().map_err(ClientFault::ring("sending"))?;
-        self.blocked = bounded && slot.is_some() && self.is_full();
-        let Some(slot) = slot.filter(|_| !self.blocked) else { return Ok(None) };
+        let Some(slot) = slot else { return Ok(None) };
+        if bounded && self.is_full() {
+            self.blocked = true;
+            return Ok(None);
+        }
         let descriptor = DataDescriptor::decode(&slot)?;
         if descriptor.frame_region().is_some() {
             return Err(ClientFault::Frame { socket });
@@ -163,10 +167,11 @@ impl Tx {
                 SendAncillary::decode(&slot.ok_or(ClientFault::MissingAncillary { socket })?)?;
         }
         let chunk = self.check(socket, &descriptor, pool, memory)?;
-        for _ in 0..1 + u32::from(has_more) {
+        self.queue.advance();
+        if has_more {
             self.queue.advance();
-            self.since_look += 1;
         }
+        self.since_look += 1 + u32::from(has_more);
         self.took = true;
         // A program that filled the queue after the look saw it full at one of these slots, and may
         // wait now.

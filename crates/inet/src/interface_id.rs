@@ -21,14 +21,15 @@ impl InterfaceId {
     }
 }
 
-/// A set of interfaces. The loopback interface is never in it. Those after the 15th are in it
-/// together.
+/// A set of the first 16 interfaces, which are as many as a configuration may have. The loopback
+/// interface is never in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InterfaceSet(u16);
 
 impl InterfaceSet {
+    #[inline]
     fn bit(id: InterfaceId) -> u16 {
-        if id == InterfaceId::LOOPBACK { 0 } else { 1 << id.0.min(15) }
+        1_u16.checked_shl(id.0.into()).unwrap_or(0)
     }
 
     /// The set of these bits: bit `n` is interface `n`.

@@ -112,6 +112,7 @@ impl Producer {
     }
 
     /// Reads the consumer's index, which can be at most the published one.
+    #[inline]
     fn look(&mut self) -> Result<(), RingFault> {
         let now = self.ring.head().load(Ordering::Acquire);
         let room = self.published.wrapping_sub(self.head);
@@ -159,6 +160,7 @@ impl Producer {
     }
 
     /// Slots staged and not published.
+    #[inline]
     #[must_use]
     pub fn staged(&self) -> u32 {
         self.tail.wrapping_sub(self.published)
@@ -166,6 +168,7 @@ impl Producer {
 
     /// Slots written since attach, staged ones included, plus those that lay unread at attach. The
     /// slot that made this count `n` is consumed once [`Producer::consumed`] is `n` or more.
+    #[inline]
     #[must_use]
     pub fn produced(&self) -> u64 {
         self.produced + u64::from(self.staged())
@@ -175,6 +178,7 @@ impl Producer {
     ///
     /// # Errors
     /// [`RingFault`].
+    #[inline]
     pub fn consumed(&mut self) -> Result<u64, RingFault> {
         self.look()?;
         Ok(self.produced() - u64::from(self.tail.wrapping_sub(self.head)))
@@ -217,8 +221,14 @@ impl Consumer {
     }
 
     /// Reads the producer's index, which can be at most a whole ring ahead of ours.
+    #[inline]
     fn look(&mut self) -> Result<(), RingFault> {
         let now = self.ring.tail().load(Ordering::Acquire);
+        // An empty ring is looked at again and again.
+        if now == self.tail { Ok(()) } else { self.note_tail(now) }
+    }
+
+    fn note_tail(&mut self, now: u32) -> Result<(), RingFault> {
         let room = self.ring.capacity() - self.tail.wrapping_sub(self.returned);
         moved(self.tail, now, room)?;
         self.tail = now;

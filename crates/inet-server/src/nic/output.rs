@@ -29,9 +29,6 @@ const PRIORITY_HEADS: usize = 2 * PRIORITY_RING as usize;
 pub(super) struct SentFrame {
     pub(super) area: AreaName,
     pub(super) number: u64,
-    pub(super) sender: OwnerId,
-    /// Its length, bytes.
-    pub(super) len: u32,
 }
 
 /// Names a queue.
@@ -48,7 +45,7 @@ struct TxQueue {
     sent: VecDeque<SentFrame>,
     /// Most of them.
     most: usize,
-    /// The driver's consumer count at the last look.
+    /// Frames whose head was taken back. The driver's consumer count at the last look.
     done: u64,
 }
 
@@ -62,14 +59,30 @@ impl TxQueue {
         Ok(Self { ring, sent: VecDeque::with_capacity(slots as usize), most, done: 0 })
     }
 
+    /// Puts a frame into it. Returns how many were put into it until now.
+    #[inline]
+    fn stage(&mut self, slot: &Slot, frame: SentFrame) -> Result<u64, PushError> {
+        // A frame that is not in the ring must not be waited for.
+        self.ring.stage(slot)?;
+        self.sent.push_back(frame);
+        Ok(self.done + self.sent.len() as u64)
+    }
+
     /// A broken ring counts as room: its next use reports the fault.
+    #[inline]
     fn has_room(&mut self) -> bool {
         self.sent.len() < self.most && !matches!(self.ring.has_room(1), Ok(false))
     }
 
+    /// The driver's consumer count. Of a queue without frames it can be no other than before.
+    #[inline]
+    fn consumed(&mut self) -> Result<u64, RingFault> {
+        if self.sent.is_empty() { Ok(self.done) } else { self.ring.consumed() }
+    }
+
     /// Has the driver passed a frame since the last look?
     fn has_news(&mut self) -> bool {
-        !matches!(self.ring.consumed(), Ok(done) if done == self.done)
+        !matches!(self.consumed(), Ok(done) if done == self.done)
     }
 
     /// The next frame that the driver has passed; `consumed` is its count.
@@ -82,12 +95,15 @@ impl TxQueue {
     }
 }
 
-/// A sender's frames whose heads were not taken back.
+/// What a sender has in the queues: frames whose heads were not taken back.
 #[derive(Debug, Clone, Copy, Default)]
 struct SenderUsage {
-    priority_frames: u32,
-    priority_bytes: u32,
-    bulk_frames: u32,
+    /// Its last frame of each queue, counted as [`TxQueue::stage`] does.
+    last_priority: u64,
+    last_bulk: u64,
+    /// Frames and bytes that it has put into the priority queue since it had none there.
+    frames: u32,
+    bytes: u32,
 }
 
 /// The two queues.
@@ -96,8 +112,7 @@ pub(super) struct Output {
     bulk: TxQueue,
     /// By index.
     senders: Vec<SenderUsage>,
-    /// The choice for a sender, as long as nothing has changed: it is asked for several times for
-    /// each frame.
+    /// The choice for a sender, as long as it holds: it is asked for twice for each frame.
     chosen: Option<(OwnerId, QueueKind)>,
 }
 
@@ -126,70 +141,76 @@ impl Output {
     }
 
     fn choose_anew(&mut self, sender: OwnerId) -> Option<QueueKind> {
-        let usage = self.senders.get(sender.index()).copied().unwrap_or_default();
         // An empty queue is as good.
-        let is_sparse = usage.bulk_frames == 0
-            && !self.bulk.sent.is_empty()
-            && usage.priority_frames < PRIORITY_FRAMES
-            && usage.priority_bytes < PRIORITY_BYTES;
+        let is_sparse = !self.bulk.sent.is_empty() && self.is_sparse(sender);
         if is_sparse && self.priority.has_room() {
             return Some(QueueKind::Priority);
         }
         self.bulk.has_room().then_some(QueueKind::Bulk)
     }
 
-    /// Puts a frame into a queue that [`Output::choose`] has named. The driver sees it after
-    /// [`Output::publish`].
+    fn is_sparse(&self, sender: OwnerId) -> bool {
+        let Some(usage) = self.senders.get(sender.index()) else { return true };
+        let has_few = usage.frames < PRIORITY_FRAMES && usage.bytes < PRIORITY_BYTES;
+        usage.last_bulk <= self.bulk.done && (has_few || usage.last_priority <= self.priority.done)
+    }
+
+    /// Puts a frame of `len` bytes into a queue that [`Output::choose`] has named. The driver sees
+    /// it after [`Output::publish`].
+    #[inline]
     pub(super) fn stage(
         &mut self,
-        queue: QueueKind,
+        (queue, sender): (QueueKind, OwnerId),
         slot: &Slot,
         frame: SentFrame,
+        len: usize,
     ) -> Result<(), PushError> {
-        self.chosen = None;
-        let to = match queue {
-            QueueKind::Priority => &mut self.priority,
-            QueueKind::Bulk => &mut self.bulk,
-        };
-        // A frame that is not in the ring must not be waited for.
-        to.ring.stage(slot)?;
-        to.sent.push_back(frame);
-        let index = frame.sender.index();
-        if self.senders.len() <= index {
-            self.senders.resize(index + 1, SenderUsage::default());
+        if self.senders.len() <= sender.index() {
+            self.senders.resize(sender.index() + 1, SenderUsage::default());
         }
-        let usage = &mut self.senders[index];
+        let usage = &mut self.senders[sender.index()];
         match queue {
             QueueKind::Priority => {
-                usage.priority_frames += 1;
-                usage.priority_bytes += frame.len;
+                if usage.last_priority <= self.priority.done {
+                    (usage.frames, usage.bytes) = (0, 0);
+                }
+                usage.frames += 1;
+                usage.bytes = usage.bytes.saturating_add(u32::try_from(len).unwrap_or(u32::MAX));
+                usage.last_priority = self.priority.stage(slot, frame)?;
+                self.chosen = None;
             }
-            QueueKind::Bulk => usage.bulk_frames += 1,
+            QueueKind::Bulk => {
+                usage.last_bulk = self.bulk.stage(slot, frame)?;
+                // The sender's next frame follows this one.
+                if !self.bulk.has_room() {
+                    self.chosen = None;
+                }
+            }
         }
         Ok(())
     }
 
     /// Calls `each` with every frame that the driver has passed. Returns whether there was one.
     pub(super) fn complete(&mut self, mut each: impl FnMut(SentFrame)) -> Result<bool, RingFault> {
-        let (priority, bulk) = (self.priority.ring.consumed()?, self.bulk.ring.consumed()?);
-        if priority == self.priority.done && bulk == self.bulk.done {
-            return Ok(false);
-        }
-        self.chosen = None;
-        while let Some(frame) = self.priority.pop_passed(priority) {
-            if let Some(usage) = self.senders.get_mut(frame.sender.index()) {
-                usage.priority_frames -= 1;
-                usage.priority_bytes -= frame.len;
-            }
+        let before = self.unpassed();
+        let consumed = self.priority.consumed()?;
+        while let Some(frame) = self.priority.pop_passed(consumed) {
             each(frame);
         }
-        while let Some(frame) = self.bulk.pop_passed(bulk) {
-            if let Some(usage) = self.senders.get_mut(frame.sender.index()) {
-                usage.bulk_frames -= 1;
-            }
+        let consumed = self.bulk.consumed()?;
+        while let Some(frame) = self.bulk.pop_passed(consumed) {
             each(frame);
         }
-        Ok(true)
+        let some = self.unpassed() < before;
+        if some {
+            self.chosen = None;
+        }
+        Ok(some)
+    }
+
+    /// Frames whose head was not taken back.
+    fn unpassed(&self) -> usize {
+        self.priority.sent.len() + self.bulk.sent.len()
     }
 
     /// Number of the oldest frame whose head was not taken back.

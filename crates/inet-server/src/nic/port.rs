@@ -213,8 +213,7 @@ impl Port {
         let area = area.hand_over(NIC);
         let offload = offload::to_device(offload);
         let frame = TxFrame { area, offset: HEAD_ROOM, len, count, pieces, offload, shared };
-        // A frame is shorter than 4 GiB.
-        let sent = SentFrame { area, number, sender, len: u32::try_from(bytes).ok()? };
-        self.output.stage(queue, &frame.encode(), sent).ok()
+        let sent = SentFrame { area, number };
+        self.output.stage((queue, sender), &frame.encode(), sent, bytes).ok()
     }
 }

@@ -102,6 +102,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 
     /// Puts a socket into the queue of those that may have something to send.
+    #[inline]
     fn mark_ready(&mut self, handle: Handle) {
         if let Some(socket) = self.sockets.get_mut(handle)
             && !socket.ready

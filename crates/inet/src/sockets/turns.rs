@@ -19,15 +19,10 @@ use crate::table::Handle;
 /// Room that an owner's queue keeps when it becomes empty, sockets.
 const KEPT_ROOM: usize = 16;
 
-/// The interface with this index in [`OutputTurns`].
-fn interface_at(at: usize) -> InterfaceId {
-    let number = at.checked_sub(1).and_then(|number| u16::try_from(number).ok());
-    number.map_or(InterfaceId::LOOPBACK, InterfaceId)
-}
-
 /// The sockets that may have something to send on one interface.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct InterfaceTurns {
+    interface: InterfaceId,
     /// Owners with a socket here, in the order of their turns.
     owners: VecDeque<OwnerId>,
     /// Sockets of each owner, by its index.
@@ -37,10 +32,16 @@ struct InterfaceTurns {
 }
 
 impl InterfaceTurns {
+    fn new(interface: InterfaceId) -> Self {
+        Self { interface, owners: VecDeque::new(), sockets: Vec::new(), len: 0 }
+    }
+
+    fn knows(&self, owner: OwnerId) -> bool {
+        owner.index() < self.sockets.len()
+    }
+
+    #[inline]
     fn push(&mut self, owner: OwnerId, handle: Handle) {
-        if self.sockets.len() <= owner.index() {
-            self.sockets.resize_with(owner.index() + 1, VecDeque::new);
-        }
         let Some(sockets) = self.sockets.get_mut(owner.index()) else { return };
         if sockets.is_empty() {
             self.owners.push_back(owner);
@@ -49,39 +50,42 @@ impl InterfaceTurns {
         self.len += 1;
     }
 
-    /// Moves the next owner with room to the front.
-    fn choose_owner<T>(
-        &mut self,
-        at: usize,
-        link: &LinkLayer,
-        out: &mut dyn Egress<T>,
-    ) -> Option<()> {
-        for _ in 0..self.owners.len() {
-            let owner = *self.owners.front()?;
+    /// The first socket of the next owner with room, whose frames are those emitted from now on.
+    /// The owner's next turn comes after all others'.
+    #[inline]
+    fn pop<T>(&mut self, link: &LinkLayer, out: &mut dyn Egress<T>) -> Option<Handle> {
+        let mut left = self.owners.len();
+        while left > 0 {
+            let owner = self.owners.pop_front()?;
             out.set_sender(owner);
-            if link.has_room(interface_at(at), out) {
-                return Some(());
+            if link.has_room(self.interface, out) {
+                return self.pop_socket(owner);
             }
-            self.owners.rotate_left(1);
+            self.owners.push_back(owner);
+            left -= 1;
         }
         None
     }
 
-    /// The first socket of the owner whose turn it is. The owner's next turn comes after all
-    /// others'.
-    fn pop(&mut self) -> Option<Handle> {
-        let owner = self.owners.pop_front()?;
+    #[inline]
+    fn pop_socket(&mut self, owner: OwnerId) -> Option<Handle> {
         let sockets = self.sockets.get_mut(owner.index())?;
         let handle = sockets.pop_front();
-        if sockets.is_empty() {
-            if sockets.capacity() > KEPT_ROOM {
-                *sockets = VecDeque::new();
-            }
-        } else {
+        if !sockets.is_empty() {
             self.owners.push_back(owner);
+        } else if sockets.capacity() > KEPT_ROOM {
+            *sockets = VecDeque::new();
         }
         self.len -= 1;
         handle
+    }
+
+    /// Whether an owner with a socket here has room to send.
+    fn can_go_on<T>(&self, link: &LinkLayer, out: &mut dyn Egress<T>) -> bool {
+        self.owners.iter().any(|owner| {
+            out.set_sender(*owner);
+            link.has_room(self.interface, out)
+        })
     }
 }
 
@@ -98,9 +102,9 @@ impl OutputTurns {
         self.len == 0
     }
 
-    /// The interfaces at which sockets may wait: 0 is the loopback interface.
-    pub(super) fn interfaces(&self) -> core::ops::Range<usize> {
-        0..self.interfaces.len()
+    /// Number of the interfaces at which sockets may wait: 0 is the loopback interface.
+    pub(super) fn interfaces(&self) -> usize {
+        self.interfaces.len()
     }
 
     /// Sockets that wait at an interface.
@@ -110,8 +114,8 @@ impl OutputTurns {
 
     pub(super) fn push(&mut self, exit: InterfaceId, owner: OwnerId, handle: Handle) {
         let at = usize::from(exit.0.wrapping_add(1));
-        if self.interfaces.len() <= at {
-            self.interfaces.resize_with(at + 1, InterfaceTurns::default);
+        if !self.interfaces.get(at).is_some_and(|turns| turns.knows(owner)) {
+            self.add_queue(at, owner);
         }
         if let Some(turns) = self.interfaces.get_mut(at) {
             turns.push(owner, handle);
@@ -119,24 +123,41 @@ impl OutputTurns {
         }
     }
 
+    /// An owner has a socket at an interface for the first time.
+    #[cold]
+    fn add_queue(&mut self, at: usize, owner: OwnerId) {
+        while self.interfaces.len() <= at {
+            // Its number is one less than the place; the loopback interface has the last number.
+            let number = (self.interfaces.len() as u16).wrapping_sub(1);
+            self.interfaces.push(InterfaceTurns::new(InterfaceId(number)));
+        }
+        if let Some(turns) = self.interfaces.get_mut(at).filter(|turns| !turns.knows(owner)) {
+            turns.sockets.resize_with(owner.index() + 1, VecDeque::new);
+        }
+    }
+
     /// The next socket of an interface whose owner has room to send. Frames emitted from now on
     /// are that owner's.
+    #[inline]
     pub(super) fn pop<T>(
         &mut self,
         at: usize,
         link: &LinkLayer,
         out: &mut dyn Egress<T>,
     ) -> Option<Handle> {
-        let turns = self.interfaces.get_mut(at)?;
-        turns.choose_owner(at, link, out)?;
+        let handle = self.interfaces.get_mut(at)?.pop(link, out)?;
         self.len -= 1;
-        turns.pop()
+        Some(handle)
     }
 
     /// Whether a socket may send now: it waits, and its owner has room.
-    pub(super) fn can_go_on<T>(&mut self, link: &LinkLayer, out: &mut dyn Egress<T>) -> bool {
-        let mut interfaces = self.interfaces.iter_mut().enumerate();
-        self.len > 0 && interfaces.any(|(at, turns)| turns.choose_owner(at, link, out).is_some())
+    #[inline]
+    pub(super) fn can_go_on<T>(&self, link: &LinkLayer, out: &mut dyn Egress<T>) -> bool {
+        !self.is_empty() && self.one_has_room(link, out)
+    }
+
+    fn one_has_room<T>(&self, link: &LinkLayer, out: &mut dyn Egress<T>) -> bool {
+        self.interfaces.iter().any(|turns| turns.can_go_on(link, out))
     }
 }
 
@@ -152,7 +173,7 @@ mod tests {
     #[test]
     fn owners_take_turns_whatever_the_number_of_their_sockets() {
         let handles = handles(5);
-        let mut turns = InterfaceTurns::default();
+        let mut turns = InterfaceTurns::new(InterfaceId(0));
         for handle in &handles[..4] {
             turns.push(OwnerId::new(1), *handle);
         }

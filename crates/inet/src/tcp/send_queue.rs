@@ -239,11 +239,13 @@ impl<T: TxBytes> TcpSendQueue<T> {
 pub(super) struct PayloadPieces<'a, T> {
     pieces: Option<[TxPiece<'a, T>; MAX_TX_PIECES]>,
     count: usize,
+    /// Bytes of all pieces.
+    len: usize,
 }
 
 impl<'a, T> PayloadPieces<'a, T> {
     pub(super) fn none() -> Self {
-        Self { pieces: None, count: 0 }
+        Self { pieces: None, count: 0, len: 0 }
     }
 
     /// Adds `piece` if there is room.
@@ -251,6 +253,7 @@ impl<'a, T> PayloadPieces<'a, T> {
         let bytes = piece.bytes;
         let unused = || core::array::from_fn(|_| TxPiece { bytes, range: 0..0 });
         if let Some(slot) = self.pieces.get_or_insert_with(unused).get_mut(self.count) {
+            self.len += piece.range.len();
             *slot = piece;
             self.count += 1;
         }
@@ -273,13 +276,14 @@ pub struct SegmentOut<'a, T> {
 }
 
 impl<'a, T> SegmentOut<'a, T> {
-    pub(super) fn new(repr: SegmentRepr, body: PayloadPieces<'a, T>) -> Self {
-        Self { repr, mss: u16::MAX, body }
+    /// A segment without payload.
+    pub(super) fn bare(repr: SegmentRepr) -> Self {
+        Self::new(repr, PayloadPieces::none(), u16::MAX)
     }
 
-    /// To be segmented into segments of `mss` bytes.
-    pub(super) fn segmented(self, mss: u16) -> Self {
-        Self { mss, ..self }
+    /// A segment that is to be segmented if its payload is longer than `mss` bytes.
+    pub(super) fn new(repr: SegmentRepr, body: PayloadPieces<'a, T>, mss: u16) -> Self {
+        Self { repr, mss, body }
     }
 
     /// Its payload: at most [`MAX_TX_PIECES`] pieces.
@@ -289,7 +293,7 @@ impl<'a, T> SegmentOut<'a, T> {
 
     /// Length of its payload, bytes.
     pub fn body_len(&self) -> usize {
-        self.body().iter().map(|piece| piece.range.len()).sum()
+        self.body.len
     }
 }
 

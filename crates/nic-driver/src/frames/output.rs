@@ -7,6 +7,7 @@
 use abi::frame::TxFrame;
 use abi::nic::INET;
 use abi::stages::TraceStage;
+use shm::Area;
 
 use super::Frames;
 use super::parts::locate;
@@ -36,26 +37,37 @@ impl<D: Device> Frames<D> {
     /// The half of [`Frames::step`] that sends.
     pub(crate) fn transmit_some(&mut self) -> Result<bool, DriverError> {
         self.trace.mark(TraceStage::DriverDispatch);
-        (self.sent, self.received) = (0, 0);
-        let before = (self.counters.tx_packets, self.counters.tx_bytes);
+        (self.sent, self.received, self.more) = (0, 0, false);
+        // Most steps of a driver that polls find nothing.
+        if self.waiting.is_some() || self.device.pending().transmit || !self.tx.is_empty()? {
+            self.transmit_batch()?;
+        }
+        self.trace.mark(TraceStage::DriverRest);
+        Ok(self.sent > 0)
+    }
+
+    fn transmit_batch(&mut self) -> Result<(), DriverError> {
+        let (packets, bytes) = (self.counters.tx_packets, self.counters.tx_bytes);
         let (mut passed, mut sent) = (0, 0);
         self.more = true;
-        while self.more && passed.max(sent) < BATCH {
-            self.more = self.transmit_one()? == TransmitOutcome::Done;
-            passed += usize::from(self.more);
-            sent = usize::try_from(self.counters.tx_packets - before.0).unwrap_or(BATCH);
-            let long = self.counters.tx_bytes - before.1 >= SHARED_BATCH_BYTES;
-            if self.tx.shared && (passed >= SHARED_BATCH || long) {
+        while passed.max(sent) < BATCH {
+            if self.transmit_one()? != TransmitOutcome::Done {
+                self.more = false;
+                break;
+            }
+            passed += 1;
+            sent = usize::try_from(self.counters.tx_packets - packets).unwrap_or(BATCH);
+            let is_long = || self.counters.tx_bytes - bytes >= SHARED_BATCH_BYTES;
+            if self.tx.shared && (passed >= SHARED_BATCH || is_long()) {
                 break;
             }
         }
         if passed.max(sent) > 0 || self.device.pending().transmit {
             self.flush()?;
         }
-        self.trace.mark(TraceStage::DriverRest);
         self.tx_per_step.add(sent);
         self.sent = passed.max(sent);
-        Ok(self.sent > 0)
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<(), DriverError> {
@@ -66,27 +78,34 @@ impl<D: Device> Frames<D> {
     }
 
     fn transmit_one(&mut self) -> Result<TransmitOutcome, DriverError> {
-        let (ring, area, frame) = match self.waiting.take() {
-            Some(waiting) => waiting,
-            None => {
-                let Some((ring, slot)) = self.tx.peek()? else {
-                    return Ok(TransmitOutcome::Nothing);
-                };
-                let Ok(frame) = TxFrame::decode(&slot) else {
-                    self.counters.tx_bad_slot += 1;
-                    return Ok(self.pass_over(ring));
-                };
-                self.tx.shared = frame.shared;
-                let Ok(area) = self.heads.take(frame.area) else {
-                    self.counters.tx_bad_area += 1;
-                    return Ok(self.pass_over(ring));
-                };
-                (ring, area, frame)
-            }
+        if let Some((ring, area, frame)) = self.waiting.take() {
+            return self.transmit(ring, area, &frame);
+        }
+        let Some((ring, slot)) = self.tx.peek()? else {
+            return Ok(TransmitOutcome::Nothing);
         };
+        let Ok(frame) = TxFrame::decode(&slot) else {
+            self.counters.tx_bad_slot += 1;
+            return Ok(self.pass_over(ring));
+        };
+        self.tx.shared = frame.shared;
+        let Ok(area) = self.heads.take(frame.area) else {
+            self.counters.tx_bad_area += 1;
+            return Ok(self.pass_over(ring));
+        };
+        self.transmit(ring, area, &frame)
+    }
+
+    /// Sends a frame, whose head page is `area`.
+    fn transmit(
+        &mut self,
+        ring: TxRing,
+        area: Area,
+        frame: &TxFrame,
+    ) -> Result<TransmitOutcome, DriverError> {
         let mut parts = [Part::EMPTY; MAX_PARTS];
         let mut lost = None;
-        let taken = match locate(&self.clients, &area, &frame, self.longest, &mut parts)
+        let taken = match locate(&self.clients, &area, frame, self.longest, &mut parts)
             .and_then(|parts| Ok((parts, self.gso.work(parts, &frame.offload, self.longest)?)))
         {
             Ok((parts, work)) => {
@@ -112,7 +131,7 @@ impl<D: Device> Frames<D> {
             Err(BadFrame::Offload) => tick(&mut self.counters.tx_bad_offload),
         };
         if !taken {
-            self.waiting = Some((ring, area, frame));
+            self.waiting = Some((ring, area, *frame));
             return lost.map_or(Ok(TransmitOutcome::Blocked), Err);
         }
         // The inet server knows the name: it is the descriptor's.

@@ -4,7 +4,6 @@
 //! `tx_priority` first. After [`PRIORITY_BURST`] of them in succession it takes one of `tx`, so
 //! that a sender of many small packets does not hold up the others.
 
-use std::mem;
 use std::sync::Arc;
 
 use abi::nic::{NicLayout, PRIORITY_BURST, PRIORITY_RING, RING};
@@ -40,20 +39,18 @@ impl TxRings {
     }
 
     /// The descriptor of the next frame, which stays at the head of its ring.
+    #[inline]
     pub(super) fn peek(&mut self) -> Result<Option<(TxRing, Slot)>, DriverError> {
-        if self.burst < PRIORITY_BURST
-            && let Some(slot) = self.priority.peek().map_err(tx_fault)?
-        {
-            return Ok(Some((TxRing::Priority, slot)));
-        }
-        if let Some(slot) = self.bulk.peek().map_err(tx_fault)? {
-            return Ok(Some((TxRing::Bulk, slot)));
-        }
-        if mem::take(&mut self.burst) < PRIORITY_BURST {
-            return Ok(None);
-        }
-        let slot = self.priority.peek().map_err(tx_fault)?;
-        Ok(slot.map(|slot| (TxRing::Priority, slot)))
+        let is_due = self.burst < PRIORITY_BURST;
+        let (ring, slot) = if is_due && !self.priority.is_empty().map_err(tx_fault)? {
+            (TxRing::Priority, self.priority.peek())
+        } else if !self.bulk.is_empty().map_err(tx_fault)? {
+            (TxRing::Bulk, self.bulk.peek())
+        } else {
+            self.burst = 0;
+            (TxRing::Priority, self.priority.peek())
+        };
+        Ok(slot.map_err(tx_fault)?.map(|slot| (ring, slot)))
     }
 
     /// The frame at the head of a ring is done with.
@@ -70,6 +67,7 @@ impl TxRings {
         }
     }
 
+    #[inline]
     pub(super) fn is_empty(&mut self) -> Result<bool, DriverError> {
         let priority = self.priority.is_empty().map_err(tx_fault)?;
         Ok(priority && self.bulk.is_empty().map_err(tx_fault)?)

@@ -151,27 +151,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             tos: params.tos,
             segment: if usize::from(segment) < so_far + len { segment } else { 0 },
         };
-        let path = self.datagram_path(cx, now, &message, &options)?;
+        let path = datagram_path(cx, now, &message, &options)?;
         if matches!(path.hop, Hop::Group(_)) && !to.ip().is_multicast() && !options.broadcast {
             return Err(Error::Denied);
         }
         check_length(&path, &message, so_far + len, options.mtu_discover)?;
         self.bind_to_any(cx, handle)?;
         Ok(message)
-    }
-
-    /// The path of a datagram. If the socket accepts path MTUs, it is as narrow as routers have
-    /// reported.
-    fn datagram_path(
-        &mut self,
-        cx: &mut Context,
-        now: Instant,
-        message: &DatagramParameters,
-        options: &SocketOptions,
-    ) -> Result<Path, Error> {
-        let path = cx.find(&message.to, exit_for(message, options))?;
-        let known = cx.ip.path_mtu(now, message.to.ip());
-        Ok(path.narrowed(known.filter(|_| options.mtu_discover.uses_path())))
     }
 
     /// Ends the datagram of which more was to come: the socket is not corked any more.
@@ -222,20 +208,26 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         (number, mut outgoing): (u64, OutgoingDatagram<T>),
         out: &mut dyn Egress<T>,
     ) {
-        let Some(socket) = self.sockets.get(handle) else { return };
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
         let local = socket.local.unwrap_or(socket.family.unbound());
         let (options, kind, owner) = (socket.options, socket.kind(), socket.owner);
         let to = outgoing.message.to;
-        let path = match self.datagram_path(cx, now, &outgoing.message, &options) {
+        let path = match datagram_path(cx, now, &outgoing.message, &options) {
             Ok(path) => path,
             Err(error) => return self.datagram_done(cx, handle, number, Some(error)),
         };
-        if !self.has_turn_at(cx, handle, path.exit(), out) {
-            if let Some(datagram) = self.sockets.get_mut(handle).and_then(Socket::datagram) {
-                datagram.send.put_back(number, outgoing);
+        let exit = path.exit();
+        // The caller has looked at the interface by which the socket has sent last.
+        if socket.exit != exit {
+            socket.exit = exit;
+            if !cx.link.has_room(exit, out) {
+                if let Some(datagram) = socket.datagram() {
+                    datagram.send.put_back(number, outgoing);
+                }
+                return;
             }
-            return;
         }
+        socket.exits.insert(exit);
         let part = next_part(&outgoing, &path);
         let is_last = part.payload.end == outgoing.len();
         let is_only = is_last && part.payload.start == 0;
@@ -273,7 +265,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if options.multicast_loop || !to.ip().is_multicast() {
             self.loop_group(cx, &path, to.ip(), head, body);
         }
-        cx.link.emit(path.exit(), head, body, offload, out);
+        cx.link.emit(exit, head, body, offload, out);
         if is_last {
             drop(outgoing);
             return self.datagram_done(cx, handle, number, None);
@@ -281,24 +273,6 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         outgoing.sent = part.payload.end;
         if let Some(datagram) = self.sockets.get_mut(handle).and_then(Socket::datagram) {
             datagram.send.put_back(number, outgoing);
-        }
-    }
-
-    /// A socket sends by this interface from now on, or waits there. Whether the interface has
-    /// room.
-    fn has_turn_at(
-        &mut self,
-        cx: &Context,
-        handle: Handle,
-        exit: InterfaceId,
-        out: &mut dyn Egress<T>,
-    ) -> bool {
-        let Some(socket) = self.sockets.get_mut(handle) else { return false };
-        socket.exits.insert(exit);
-        // The caller has looked at the present one.
-        socket.exit == exit || {
-            socket.exit = exit;
-            cx.link.has_room(exit, out)
         }
     }
 
@@ -476,6 +450,20 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         drop(outgoing);
         self.datagram_done(cx, socket, number, None);
     }
+}
+
+/// The path of a datagram. If the socket accepts path MTUs, it is as narrow as routers have
+/// reported.
+#[inline]
+fn datagram_path(
+    cx: &mut Context,
+    now: Instant,
+    message: &DatagramParameters,
+    options: &SocketOptions,
+) -> Result<Path, Error> {
+    let path = cx.find(&message.to, exit_for(message, options))?;
+    let known = cx.ip.path_mtu(now, message.to.ip());
+    Ok(path.narrowed(known.filter(|_| options.mtu_discover.uses_path())))
 }
 
 /// The interface that a datagram must leave by, if one is prescribed.

@@ -26,6 +26,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 
     /// Whether a socket may have something to send, and has room for it.
+    #[inline]
     pub(crate) fn can_go_on(&mut self, cx: &Context, out: &mut dyn Egress<T>) -> bool {
         self.turns.can_go_on(&cx.link, out)
     }
@@ -58,10 +59,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if self.turns.is_empty() {
             return;
         }
-        for at in self.turns.interfaces() {
-            for _ in 0..self.turns.waiting(at) {
-                let Some(handle) = self.turns.pop(at, &cx.link, out) else { break };
+        for at in 0..self.turns.interfaces() {
+            let mut left = self.turns.waiting(at);
+            while left > 0
+                && let Some(handle) = self.turns.pop(at, &cx.link, out)
+            {
                 self.serve(cx, now, handle, out);
+                left -= 1;
             }
         }
         out.set_sender(OwnerId::default());

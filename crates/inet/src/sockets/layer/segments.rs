@@ -19,6 +19,7 @@ use crate::time::Instant;
 
 /// Sends at most `most` segments of a connection, and no more after `most_bytes`, as far as there
 /// is room. `df`: they may not be fragmented. Returns whether there may be more.
+#[inline]
 pub(super) fn send_segments<T: TxBytes, R: RxBytes>(
     tcp: &mut TcpLayer,
     cx: &mut Context,
@@ -29,11 +30,8 @@ pub(super) fn send_segments<T: TxBytes, R: RxBytes>(
     out: &mut dyn Egress<T>,
 ) -> bool {
     let (exit, defer) = (route.path.exit(), tcp.may_defer_fin_ack());
-    let mut sent = 0;
-    for _ in 0..most {
-        if !cx.link.has_room(exit, out) {
-            break;
-        }
+    let (mut segments, mut bytes) = (0, 0);
+    while segments < most && bytes < most_bytes && cx.link.has_room(exit, out) {
         cx.link.stage(ProcessingStage::Tcp, out);
         let connection = &mut stream.connection;
         let segment = match defer {
@@ -41,16 +39,13 @@ pub(super) fn send_segments<T: TxBytes, R: RxBytes>(
             false => connection.poll_segment(now),
         };
         let Some(segment) = segment else { return false };
-        let id = (!df).then(|| {
-            let packets = segment_count(segment.body_len(), segment.mss) as u32;
-            cx.ip.fragment_id(&mut cx.secret, route.ends.remote.ip(), packets)
-        });
-        tcp.count_sent(segment_count(segment.body_len(), segment.mss));
-        sent += segment.body_len();
+        let len = segment.body_len();
+        let packets = segment_count(len, segment.mss);
+        let id = (!df)
+            .then(|| cx.ip.fragment_id(&mut cx.secret, route.ends.remote.ip(), packets as u32));
+        tcp.count_sent(packets);
+        (segments, bytes) = (segments + 1, bytes + len);
         route.emit(cx, &segment, id, out);
-        if sent >= most_bytes {
-            break;
-        }
     }
     true
 }

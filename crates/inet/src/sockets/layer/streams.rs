@@ -285,7 +285,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         out: &mut dyn Egress<T>,
     ) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
-        let (options, waits_for, owner) = (socket.options, socket.waits_for, socket.owner);
+        let (options, waits_for, owner) = (&socket.options, socket.waits_for, socket.owner);
         let SocketBody::Connection(stream) = &mut socket.body else { return };
         let ends = stream.connection.endpoints();
         if stream.connection.poll_at(now).is_none_or(|at| at > now) {
@@ -317,7 +317,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 return self.waiting.wait(key, handle);
             }
         };
-        let route = SegmentRoute::new(cx, &options, path, to, ends);
+        let route = SegmentRoute::new(cx, options, path, to, ends);
         stream.connection.enable_super_segments(route.features.cuts(route.kind()));
         let defer = self.tcp.may_defer_fin_ack();
         let df = options.mtu_discover.sets_df();

@@ -6,7 +6,7 @@ use super::Connection;
 use crate::tcp::fastopen::{FastOpenOutcome, FastOpenState};
 use crate::tcp::fastopen_option::FastOpenOption;
 use crate::tcp::segment::SegmentRepr;
-use crate::tcp::send_queue::{PayloadPieces, SegmentOut, WriteMarks};
+use crate::tcp::send_queue::{SegmentOut, WriteMarks};
 use crate::tcp::seq::Seq;
 use crate::tcp::state::{State, StateEvent};
 use crate::tcp::timers::TcpTimer;
@@ -92,18 +92,18 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             self.timers.clear(TcpTimer::DelayedAck);
         }
         let Some(fast) = self.fast_open.as_mut().filter(|_| first) else {
-            return SegmentOut::new(repr, PayloadPieces::none());
+            return SegmentOut::bare(repr);
         };
         repr.fast_open = fast.option();
         if repr.ack.is_some() {
-            return SegmentOut::new(repr, PayloadPieces::none());
+            return SegmentOut::bare(repr);
         }
         let range = self.send.at_next(fast.limit());
         fast.syn_sent(range.len());
         if range.len() > 0 {
             self.counters.sent(range.len(), range.len(), false);
         }
-        SegmentOut::new(repr, self.send.pieces(&range))
+        SegmentOut::new(repr, self.send.pieces(&range), u16::MAX)
     }
 
     /// Payload that left with our SYN, bytes.

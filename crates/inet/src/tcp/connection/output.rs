@@ -10,7 +10,7 @@ use super::Connection;
 use crate::tcp::durable;
 
 use crate::tcp::segment::SegmentRepr;
-use crate::tcp::send_queue::{PayloadPieces, SegmentOut};
+use crate::tcp::send_queue::SegmentOut;
 use crate::tcp::seq::Seq;
 use crate::tcp::state::State;
 use crate::tcp::timers::TcpTimer;
@@ -48,7 +48,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         // Undone below if nothing is sent.
         self.counters.segment_out();
         if let Some(repr) = self.pending.take_final() {
-            return Some(SegmentOut::new(repr, PayloadPieces::none()));
+            return Some(SegmentOut::bare(repr));
         }
         if self.pending.wants_syn() && (self.state().opening() || self.is_half_open()) {
             return Some(self.syn_segment(now));
@@ -59,21 +59,21 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
                 // One duplicate ACK reports all blocks that fit into it.
                 self.pending.set_duplicate_ack(self.recv.has_unreported());
             }
-            return Some(SegmentOut::new(repr, PayloadPieces::none()));
+            return Some(SegmentOut::bare(repr));
         }
         if let Some(data) = self.next_data(now) {
             let (repr, mss) = self.data_segment(now, &data);
-            let out = SegmentOut::new(repr, self.send.pieces(data.range()));
-            return Some(out.segmented(mss as u16));
+            let body = self.send.pieces(data.range());
+            return Some(SegmentOut::new(repr, body, mss as u16));
         }
         if self.pending.take_probe() {
             // As Linux: a byte that the peer has had, and so must answer (RFC 9293 3.8.4).
             let repr = self.acknowledgement(now, self.durable.snd_una - 1, 0);
-            return Some(SegmentOut::new(repr, PayloadPieces::none()));
+            return Some(SegmentOut::bare(repr));
         }
         if self.pending.wants_ack() {
             let repr = self.acknowledgement(now, self.send_seq(), 0);
-            return Some(SegmentOut::new(repr, PayloadPieces::none()));
+            return Some(SegmentOut::bare(repr));
         }
         self.pending.poll_done();
         self.counters.no_segment_out();

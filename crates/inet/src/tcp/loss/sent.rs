@@ -259,22 +259,27 @@ impl SentQueue {
         }
         let end = start + len + u32::from(fin);
         let (number, before) = (self.number(self.segments.len()), self.newest);
-        let entry = |n: u32| {
-            let (start, last) = (start + n * mss, n == count - 1);
-            SentSegment {
-                start,
-                end: if last { end } else { start + mss },
+        let newest = number.wrapping_add(count - 1);
+        let mut last =
+            SentSegment { start, end, at, snapshot, earlier: before, later: NONE, flags };
+        if count > 1 {
+            self.make_room(count as usize);
+            // The first one is linked to those before, the last one ends the list. In between,
+            // each differs from its neighbour by one segment.
+            let inner = |n: u32| SentSegment {
+                start: start + n * mss,
+                end: start + (n + 1) * mss,
                 at,
                 snapshot,
-                earlier: if n == 0 { before } else { number.wrapping_add(n - 1) },
-                later: if last { NONE } else { number.wrapping_add(n + 1) },
-                flags: if last { flags } else { 0 },
-            }
-        };
-        match count {
-            1 => self.segments.push_back(entry(0)),
-            _ => self.segments.extend((0..count).map(entry)),
+                earlier: number.wrapping_add(n).wrapping_sub(1),
+                later: number.wrapping_add(n + 1),
+                flags: 0,
+            };
+            self.segments.push_back(SentSegment { earlier: before, ..inner(0) });
+            self.segments.extend((1..count - 1).map(inner));
+            last = SentSegment { end, later: NONE, flags, ..inner(count - 1) };
         }
+        self.segments.push_back(last);
         match before {
             NONE => self.oldest = number,
             _ => {
@@ -283,8 +288,15 @@ impl SentQueue {
                 }
             }
         }
-        self.newest = number.wrapping_add(count - 1);
+        self.newest = newest;
         count
+    }
+
+    /// Makes room for a super-segment, and for another one: a window seldom is a single one.
+    fn make_room(&mut self, count: usize) {
+        if self.segments.capacity() - self.segments.len() < count {
+            self.segments.reserve(2 * count);
+        }
     }
 
     /// Removes the first segment if `una` has passed it, together with the segments behind it that
