@@ -9,15 +9,20 @@ use crate::bitmap::Bitmap;
 pub(super) struct Allocator {
     taken: Bitmap,
     /// A private owner table. The holder is the last one that this process knows of, and nothing is
-    /// ever "offered". Words, since zeroed words cost no memory until they are written.
-    records: Box<[u64]>,
+    /// ever "offered". It ends with the highest page that was ever taken; pages behind are free and
+    /// of generation 0. The lowest free page is taken first, so a pool of which little is used
+    /// needs a short one.
+    records: Vec<u64>,
+    pages: usize,
 }
+
+/// Pages that the records of a pool grow to at first.
+const FIRST_RECORDS: usize = 64;
 
 impl Allocator {
     /// All of `pages` pages free and of generation 0.
     pub(super) fn new(pages: u32) -> Self {
-        let records = vec![0; pages as usize].into_boxed_slice();
-        Self { taken: Bitmap::new(pages), records }
+        Self { taken: Bitmap::new(pages), records: Vec::new(), pages: pages as usize }
     }
 
     /// Number of free pages.
@@ -30,8 +35,18 @@ impl Allocator {
     }
 
     fn set_record(&mut self, page: u32, record: OwnerEntry) {
-        if let Some(word) = self.records.get_mut(page as usize) {
-            *word = record.to_word();
+        match self.records.get_mut(page as usize) {
+            Some(word) => *word = record.to_word(),
+            None => self.add_record(page as usize, record.to_word()),
+        }
+    }
+
+    #[cold]
+    fn add_record(&mut self, page: usize, word: u64) {
+        if page < self.pages && word != 0 {
+            let len = (page + 1).next_power_of_two().max(FIRST_RECORDS).min(self.pages);
+            self.records.resize(len, 0);
+            self.records[page] = word;
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A server is this same executable, started anew. Its standard input is its control connection,
 //! and standard output is the second one of a fused server. Standard error takes its messages, and
-//! its environment has only TASUKI_LOG, RUST_BACKTRACE and [`OWN_MAPPING`]. All other descriptors
-//! reach it over the control connection.
+//! its environment has only TASUKI_LOG and RUST_BACKTRACE. All other descriptors reach it over the
+//! control connection.
 //! It leads a process group of its own, so that a terminal's Ctrl-C is for the program only. It
 //! ends with its control connection, so it cannot outlive the supervisor.
 //!
@@ -22,12 +22,6 @@ use sandbox::{Demand, DeviceKind, Role, UserLease};
 use shm::Channel;
 
 use crate::exit::{Code, Failure};
-
-/// Allocations of so many bytes get a mapping of their own (mallopt(3)). Without the variable,
-/// glibc raises the limit when the first of them is freed. The table of each client's pages,
-/// 224 KiB, then came from the heap: 100 clients cost the inet server 20 MiB, which it kept when
-/// they were gone. A fresh mapping is zero already, so a client costs the part that it needs.
-const OWN_MAPPING: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "131072");
 
 /// The sandboxes that servers get.
 #[derive(Debug, Default)]
@@ -97,7 +91,6 @@ impl ServerProcess {
             Some(second) => stdio(second).map_err(failed)?,
             None => Stdio::null(),
         });
-        command.env(OWN_MAPPING.0, OWN_MAPPING.1);
         for name in ["TASUKI_LOG", "RUST_BACKTRACE"] {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
