@@ -7,7 +7,8 @@
 //! servers, and breaks the rules of their control connections. It prints "hosting" first.
 //!
 //! The kind "garbage" connects and sends garbage for some seconds, and prints how often. The kind
-//! "refused" does the same with requests that are refused.
+//! "refused" does the same with requests that are refused, and "brief" with clients that end as
+//! soon as they are admitted.
 //!
 //! The kind "rights" is no violation. It makes the requests of operators, and prints "refused" and
 //! the socket that each refusal names.
@@ -274,18 +275,19 @@ fn overstep(path: &str) {
     }
 }
 
-/// Connects and sends garbage, or a request that is refused, as often as it can.
-fn send_garbage(path: &str, kind: &str) {
+/// Connects and sends garbage, or a request that is refused, or ends as a client, as often as it
+/// can.
+fn connect_in_a_loop(path: &str, kind: &str) {
     let hello = ClientRequest::Hello { version: VERSION + 1, program: "hostile".to_owned() };
     let hello = serde_json::to_vec(&hello).expect("a request is plain data");
     let (begun, mut sent) = (Instant::now(), 0);
+    let connect = || UnixStream::connect(path).expect("the instance's socket");
     while begun.elapsed() < Duration::from_secs(8) {
-        let mut line = UnixStream::connect(path).expect("the instance's socket");
         // The supervisor may have closed its end.
-        if kind == "garbage" {
-            let _ = line.write_all(&[b'x'; 64]);
-        } else {
-            let _ = Channel::from_fd(line.into()).send(&hello, &[]);
+        match kind {
+            "garbage" => drop(connect().write_all(&[b'x'; 64])),
+            "refused" => drop(Channel::from_fd(connect().into()).send(&hello, &[])),
+            _ => drop(Hostile::admit(path)),
         }
         sent += 1;
         if sent == 1000 {
@@ -308,8 +310,8 @@ fn main() {
     if kind == "rights" {
         return overstep(path);
     }
-    if kind == "garbage" || kind == "refused" {
-        return send_garbage(path, kind);
+    if ["garbage", "refused", "brief"].contains(&kind.as_str()) {
+        return connect_in_a_loop(path, kind);
     }
     let mut hostile = Hostile::admit(path);
     hostile.misbehave(kind);

@@ -204,3 +204,8 @@ fn a_loop_of_garbage_is_slow_and_alone() {
 fn a_loop_of_refused_requests_is_slow_and_alone() {
     is_slow_and_alone("refused");
 }
+
+#[test]
+fn a_loop_of_brief_clients_is_slow_and_alone() {
+    is_slow_and_alone("brief");
+}

@@ -19,8 +19,8 @@ use crate::error::{BadFrame, DriverError};
 /// is as many frames as it has segments.
 pub(super) const BATCH: usize = 64;
 /// Descriptors and bytes after which a step sends no more while several clients are active.
-pub(super) const SHARED_BATCH: usize = 16;
-const SHARED_BATCH_BYTES: u64 = 256 * 1024;
+pub(super) const SHARED_BATCH: usize = 6;
+const SHARED_BATCH_BYTES: u64 = 128 * 1024;
 
 /// The result for the frame that is sent next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -49,6 +49,8 @@ const ACCEPTS_PER_ITERATION: usize = 16;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 /// Wrong requests for which a connection is dropped.
 const MOST_WRONG: u32 = 16;
+/// A client that ends sooner has hardly begun to work: a process that starts and ends takes longer.
+const BRIEF: Duration = Duration::from_millis(5);
 /// Longest request, bytes; a longer one is none of ours.
 const LONGEST_REQUEST: usize = 4096;
 
@@ -80,6 +82,8 @@ pub(super) struct Connection {
     hung_up: bool,
     /// The client that it admitted.
     pub(super) client: Option<u16>,
+    /// When it was accepted.
+    since: Instant,
 }
 
 /// A message or an event of a connection.
@@ -233,7 +237,11 @@ impl Connections {
     /// A connection ends. Was it of use?
     fn count(&mut self, connection: &Connection) {
         let refused = connection.refused || connection.wrong > 0;
-        if connection.client.is_some() || (connection.asked && !refused) {
+        let of_use = match connection.client {
+            Some(_) => connection.since.elapsed() >= BRIEF,
+            None => connection.asked && !refused,
+        };
+        if of_use {
             return;
         }
         let user = connection.user.as_raw();
@@ -242,7 +250,7 @@ impl Connections {
             tracing::warn!(
                 pid,
                 uid = user,
-                "no useful requests on this user's connections: new ones are accepted slowly"
+                "this user's connections are of no use, or end at once: new ones are accepted slowly"
             );
         }
     }
@@ -304,6 +312,7 @@ impl Connections {
             refused: false,
             hung_up: false,
             client: None,
+            since: Instant::now(),
         };
         let of_group = self.lets_others && audience == Audience::Programs;
         if !peer.uid.is_root() && !is_own(peer.uid) && !of_group {
