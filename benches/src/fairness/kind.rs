@@ -121,6 +121,7 @@ impl Kind {
             Self::Compute2
             | Self::BacklogFlood
             | Self::TimeWaitFlood
+            | Self::TinySends
             | Self::UnreadDatagrams
             | Self::WireRewrites => 2,
             Self::Compute4 | Self::BulkSends | Self::ClientBomb => 4,

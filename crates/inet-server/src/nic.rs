@@ -50,7 +50,7 @@ use self::port::{BadDriverInput, Port};
 const RESTOCK: u32 = 32;
 /// Frames that sockets send in one iteration while several clients are active: frames that have
 /// come, and calls, wait that long.
-const FRAMES_PER_ITERATION: u32 = 16;
+const FRAMES_PER_ITERATION: u32 = 64;
 /// Frames staged before the server publishes them in mid-batch. So the driver works in parallel.
 const TX_BATCH: u32 = 32;
 

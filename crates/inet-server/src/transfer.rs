@@ -29,7 +29,7 @@ mod datagrams;
 const SOCKETS_PER_ITERATION: usize = 64;
 /// Descriptors to send of one client taken in one iteration while several clients are active: the
 /// others wait that long.
-const SENDS_PER_ITERATION: u32 = 12;
+const SENDS_PER_ITERATION: u32 = 32;
 /// Closed sockets of one client looked at in one iteration.
 const CLOSING_PER_ITERATION: usize = 64;
 
