@@ -178,7 +178,8 @@ mod tests {
             turns.push(OwnerId::new(1), *handle);
         }
         turns.push(OwnerId::new(2), handles[4]);
-        let order: Vec<_> = core::iter::from_fn(|| turns.pop()).collect();
+        let mut pop = || turns.owners.pop_front().and_then(|owner| turns.pop_socket(owner));
+        let order: Vec<_> = core::iter::from_fn(&mut pop).collect();
         assert_eq!(order, [0, 4, 1, 2, 3].map(|at| handles[at]));
         assert_eq!(turns.len, 0);
         assert!(turns.owners.is_empty());

@@ -250,7 +250,7 @@ impl Connections {
             tracing::warn!(
                 pid,
                 uid = user,
-                "this user's connections are of no use, or end at once: new ones are accepted slowly"
+                "this user's connections are of no use or brief: new ones are accepted slowly"
             );
         }
     }

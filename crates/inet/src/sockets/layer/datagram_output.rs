@@ -218,14 +218,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         };
         let exit = path.exit();
         // The caller has looked at the interface by which the socket has sent last.
-        if socket.exit != exit {
-            socket.exit = exit;
-            if !cx.link.has_room(exit, out) {
-                if let Some(datagram) = socket.datagram() {
-                    datagram.send.put_back(number, outgoing);
-                }
-                return;
-            }
+        let has_turn = socket.exit == exit || cx.link.has_room(exit, out);
+        socket.exit = exit;
+        if !has_turn {
+            return self.put_back(handle, number, outgoing);
         }
         socket.exits.insert(exit);
         let part = next_part(&outgoing, &path);
@@ -271,6 +267,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return self.datagram_done(cx, handle, number, None);
         }
         outgoing.sent = part.payload.end;
+        self.put_back(handle, number, outgoing);
+    }
+
+    /// The rest of a datagram waits at the head of its socket's queue.
+    fn put_back(&mut self, handle: Handle, number: u64, outgoing: OutgoingDatagram<T>) {
         if let Some(datagram) = self.sockets.get_mut(handle).and_then(Socket::datagram) {
             datagram.send.put_back(number, outgoing);
         }

@@ -263,7 +263,11 @@ impl SentQueue {
         let mut last =
             SentSegment { start, end, at, snapshot, earlier: before, later: NONE, flags };
         if count > 1 {
-            self.make_room(count as usize);
+            let room = self.segments.capacity() - self.segments.len();
+            if room < count as usize {
+                // A window seldom is a single super-segment.
+                self.segments.reserve(2 * count as usize);
+            }
             // The first one is linked to those before, the last one ends the list. In between,
             // each differs from its neighbour by one segment.
             let inner = |n: u32| SentSegment {
@@ -290,13 +294,6 @@ impl SentQueue {
         }
         self.newest = newest;
         count
-    }
-
-    /// Makes room for a super-segment, and for another one: a window seldom is a single one.
-    fn make_room(&mut self, count: usize) {
-        if self.segments.capacity() - self.segments.len() < count {
-            self.segments.reserve(2 * count);
-        }
     }
 
     /// Removes the first segment if `una` has passed it, together with the segments behind it that
