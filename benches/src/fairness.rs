@@ -72,6 +72,8 @@ pub(crate) struct FairnessArgs {
 pub(crate) struct Fairness {
     kind: Kind,
     round: u32,
+    /// See [`own_pace`].
+    own_pace: Option<f64>,
     alone: Measured,
     /// None: the neighbour did not answer, or the kind could not begin.
     beside: Option<Measured>,
@@ -166,15 +168,28 @@ impl Worst {
         if !told.recv_timeout(PREPARATION).unwrap_or(true) {
             bail!("it ended before it began");
         }
-        std::thread::sleep(SETTLING);
         Ok(worst)
     }
 }
 
 /// What a kind may take to be prepared; then it is measured all the same.
 const PREPARATION: Duration = Duration::from_secs(6);
-/// Before the measurement: queues fill.
+/// Before the measurement: queues fill, and the kind's own pace is taken.
 const SETTLING: Duration = Duration::from_millis(150);
+
+/// Calls and frames of an instance in a second, while only the kind uses it. A flood that has
+/// stopped harms nobody, so the table shows whether it goes on. `None`: the instance did not tell.
+fn own_pace(instance: &Instance) -> Option<f64> {
+    let count = || {
+        let counters = instance.counters().ok()?;
+        let of = |name| counters.get(name).copied().unwrap_or(0);
+        Some(of("calls.executed") + of("link.frames-in") + of("link.frames-out"))
+    };
+    let (before, begun) = (count(), Instant::now());
+    std::thread::sleep(SETTLING);
+    let (after, seconds) = (count()?, begun.elapsed().as_secs_f64());
+    Some(after.saturating_sub(before?) as f64 / seconds)
+}
 
 impl Drop for Worst {
     fn drop(&mut self) {
@@ -220,6 +235,7 @@ fn one(args: &FairnessArgs, kind: Kind, round: u32) -> Result<Fairness> {
     neighbour.measure(args.millis / 8)?;
     let alone = neighbour.measure(args.millis)?;
     let worst = Worst::start(&instance, kind, &wire)?;
+    let own_pace = own_pace(&instance);
     let begun = Instant::now();
     // What another user does to the runtime directory concerns operators above all.
     let operated = if kind.side() == Side::User { instance.make_another() } else { Ok(()) };
@@ -228,7 +244,7 @@ fn one(args: &FairnessArgs, kind: Kind, round: u32) -> Result<Fairness> {
         eprintln!("fairness: {}: {error:#} after {:?}", kind.name(), begun.elapsed());
     }
     drop(worst);
-    Ok(Fairness { kind, round, alone, beside: beside.ok() })
+    Ok(Fairness { kind, round, own_pace, alone, beside: beside.ok() })
 }
 
 /// The median of a figure of all rounds of a kind.
@@ -247,8 +263,8 @@ pub(crate) fn table(found: &[Fairness]) -> String {
     kinds.sort_unstable();
     kinds.dedup();
     let mut text =
-        "| worst | threads | alone, median µs | beside it | p99 | alone, MiB/s | beside it \
-                    | fair share | within |\n|---|---:|---:|---:|---:|---:|---:|---:|---|\n"
+        "| worst | threads | its calls and frames/s | alone, median µs | beside it | p99 | alone, MiB/s | beside it \
+                    | fair share | within |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---|\n"
             .to_owned();
     for kind in kinds {
         let scale = Kind::SCALES.into_iter().find(|(threads, _)| *threads == kind.threads());
@@ -274,9 +290,10 @@ pub(crate) fn table(found: &[Fairness]) -> String {
             value.map_or_else(|| "none".to_owned(), |value| format!("{value:.digits$}"))
         };
         text += &format!(
-            "| {} | {} | {} | {}x | {}x | {} | {}x | {} | {within} |\n",
+            "| {} | {} | {} | {} | {}x | {}x | {} | {}x | {} | {within} |\n",
             kind.name(),
             kind.threads(),
+            cell(of(found, kind, |one| one.own_pace), 0),
             cell(of(found, kind, |one| Some(one.alone.median_us)), 0),
             cell(trip, 2),
             cell(of(found, kind, ratio(|measured| measured.p99_us)), 1),

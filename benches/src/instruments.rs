@@ -149,7 +149,7 @@ impl Instance {
     }
 
     /// Counters, and with them the context switches of supervisor and servers.
-    fn counters(&self) -> Result<BTreeMap<String, u64>> {
+    pub(crate) fn counters(&self) -> Result<BTreeMap<String, u64>> {
         let mut all: BTreeMap<String, u64> =
             serde_json::from_value(self.asked(&["stats"])?["counters"].take())?;
         let status = self.asked(&["ps"])?;

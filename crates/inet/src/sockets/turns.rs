@@ -173,13 +173,15 @@ mod tests {
     #[test]
     fn owners_take_turns_whatever_the_number_of_their_sockets() {
         let handles = handles(5);
-        let mut turns = InterfaceTurns::new(InterfaceId(0));
+        let mut all = OutputTurns::default();
         for handle in &handles[..4] {
-            turns.push(OwnerId::new(1), *handle);
+            all.push(InterfaceId(0), OwnerId::new(1), *handle);
         }
-        turns.push(OwnerId::new(2), handles[4]);
-        let mut pop = || turns.owners.pop_front().and_then(|owner| turns.pop_socket(owner));
-        let order: Vec<_> = core::iter::from_fn(&mut pop).collect();
+        all.push(InterfaceId(0), OwnerId::new(2), handles[4]);
+        assert_eq!((all.interfaces(), all.waiting(0), all.waiting(1)), (2, 0, 5));
+        let turns = &mut all.interfaces[1];
+        let pop = || turns.owners.pop_front().and_then(|owner| turns.pop_socket(owner));
+        let order: Vec<_> = core::iter::from_fn(pop).collect();
         assert_eq!(order, [0, 4, 1, 2, 3].map(|at| handles[at]));
         assert_eq!(turns.len, 0);
         assert!(turns.owners.is_empty());
