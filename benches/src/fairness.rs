@@ -263,8 +263,9 @@ pub(crate) fn table(found: &[Fairness]) -> String {
     kinds.sort_unstable();
     kinds.dedup();
     let mut text =
-        "| worst | threads | its calls and frames/s | alone, median µs | beside it | p99 | alone, MiB/s | beside it \
-                    | fair share | within |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---|\n"
+        "| worst | threads | its calls and frames/s | alone, median µs | beside it | p99 \
+                    | alone, MiB/s | beside it | fair share | within |\n\
+                    |---|---:|---:|---:|---:|---:|---:|---:|---:|---|\n"
             .to_owned();
     for kind in kinds {
         let scale = Kind::SCALES.into_iter().find(|(threads, _)| *threads == kind.threads());

@@ -275,6 +275,9 @@ fn overstep(path: &str) {
     }
 }
 
+/// Connections after which new ones are accepted slowly, and more.
+const MANY: u32 = 200;
+
 /// Connects and sends garbage, or a request that is refused, or ends as a client, as often as it
 /// can.
 fn connect_in_a_loop(path: &str, kind: &str) {
@@ -282,7 +285,7 @@ fn connect_in_a_loop(path: &str, kind: &str) {
     let hello = serde_json::to_vec(&hello).expect("a request is plain data");
     let (begun, mut sent) = (Instant::now(), 0);
     let connect = || UnixStream::connect(path).expect("the instance's socket");
-    while begun.elapsed() < Duration::from_secs(8) {
+    while sent < MANY || begun.elapsed() < Duration::from_secs(8) {
         // The supervisor may have closed its end.
         match kind {
             "garbage" => drop(connect().write_all(&[b'x'; 64])),
@@ -290,7 +293,7 @@ fn connect_in_a_loop(path: &str, kind: &str) {
             _ => drop(Hostile::admit(path)),
         }
         sent += 1;
-        if sent == 1000 {
+        if sent == MANY {
             println!("many");
         }
     }
