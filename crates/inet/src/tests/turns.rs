@@ -91,3 +91,19 @@ fn an_owner_with_many_sockets_gets_no_more_turns() {
     assert_eq!(b.wire.senders.len(), 400);
     assert!(of(one) >= 96, "{} of 400 frames", of(one));
 }
+
+/// Datagrams that waited for their neighbour are their owner's frames, as those after them are.
+/// Otherwise an egress with a queue for each sender would let the later ones pass.
+#[test]
+fn a_datagram_that_waited_for_its_neighbour_has_its_owner() {
+    let mut b = Host::b();
+    let owner = b.stack.add_owner();
+    sender(&mut b, owner, 1, at(IP_A, 7), 2);
+    b.poll();
+    b.wire.senders.clear();
+    b.take(&arp_frame(MAC_A, IP_A, IP_B, false));
+    assert_eq!(b.wire.senders, [owner; 2]);
+    b.wire.senders.clear();
+    b.take(&echo_frame(b"whose?"));
+    assert_eq!(b.wire.senders, [OwnerId::default()], "the answer is the stack's");
+}

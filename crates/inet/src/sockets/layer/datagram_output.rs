@@ -14,6 +14,7 @@ use crate::ip::route::{Hop, Path};
 use crate::ip::{MAX_HEADERS, frame_headers};
 use crate::link::ethernet::{self, Mac};
 use crate::offload::{Checksum, TxOffload};
+use crate::owner_id::OwnerId;
 use crate::sockaddr::scoped;
 use crate::sockets::events::EventKind;
 use crate::sockets::kinds::SendError;
@@ -444,10 +445,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         self.udp.count_sent();
         let (pieces, count) = outgoing.pieces(0..outgoing.len());
         let body = pieces.get(..count).unwrap_or_default();
-        cx.link.emit(key.interface, &head, body, offload, out);
         if let Some(socket) = self.sockets.get_mut(socket) {
             socket.exits.insert(key.interface);
+            // The owner's next frames stay behind this one.
+            out.set_sender(socket.owner);
         }
+        cx.link.emit(key.interface, &head, body, offload, out);
+        out.set_sender(OwnerId::default());
         drop(outgoing);
         self.datagram_done(cx, socket, number, None);
     }
