@@ -254,8 +254,8 @@ impl TxFrame {
     /// # Errors
     /// [`BadSlot`] for more than [`MAX_PIECES`] pieces, or for an invalid offload.
     pub fn decode(slot: &Slot) -> Result<Self, BadSlot> {
-        let (word, shared) = (u16_at(slot[1], 3), u16_at(slot[1], 3) & SHARED != 0);
-        let count = word & !SHARED;
+        let word = u16_at(slot[1], 3);
+        let (count, shared) = (word & !SHARED, word & SHARED != 0);
         if usize::from(count) > MAX_PIECES {
             return Err(BadSlot::new("piece count", count.into()));
         }

@@ -356,10 +356,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         number: u64,
         outgoing: OutgoingDatagram<T>,
     ) {
+        self.put_back(handle, number, outgoing);
         let Some(socket) = self.sockets.get_mut(handle) else { return };
-        if let Some(datagram) = socket.datagram() {
-            datagram.send.put_back(number, outgoing);
-        }
         socket.waits_for = Some(key);
         self.waiting.wait(key, handle);
     }
