@@ -21,6 +21,7 @@ pub use self::capture::CaptureHeader;
 use crate::client::ClientParams;
 use crate::fastopen::FastopenKeys;
 use crate::network::{InterfaceSettings, Ipv6Mode, NetworkStatus};
+use crate::socket::SocketId;
 use crate::stages::StageReport;
 use crate::stats::Histogram;
 use crate::tcp::TcpStatus;
@@ -30,7 +31,7 @@ use crate::tcp::TcpStatus;
 pub const SOCKET_PAGE: usize = 256;
 
 /// Version of everything in this crate; both ends must agree.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// A request of a client to the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +46,12 @@ pub enum ClientRequest {
     },
     /// Give this client one more thread slot. Reply: [`ClientReply::Thread`].
     AttachThread,
+    /// Make these sockets of the client shared ones ([`crate::shared`]), at most
+    /// [`MOST_SHARED`](crate::shared::MOST_SHARED). Reply: [`ClientReply::Shared`].
+    Share {
+        /// Their names in the client.
+        sockets: Vec<SocketId>,
+    },
     /// The client ends in order: close its sockets as `close` would. No reply.
     Bye,
     /// The instance's processes. Reply: [`ClientReply::Processes`].
@@ -90,7 +97,9 @@ impl ClientRequest {
     #[must_use]
     pub fn is_for(&self, audience: Audience) -> bool {
         match self {
-            Self::Hello { .. } | Self::AttachThread | Self::Bye => audience == Audience::Programs,
+            Self::Hello { .. } | Self::AttachThread | Self::Share { .. } | Self::Bye => {
+                audience == Audience::Programs
+            }
             Self::Network => true,
             Self::Ps | Self::Ss { .. } | Self::Trace { .. } | Self::Capture { .. } | Self::Down => {
                 audience == Audience::Operators
@@ -125,6 +134,8 @@ pub enum ClientReply {
         /// Its number.
         thread: u16,
     },
+    /// See [`ClientRequest::Share`]. fds: the program's end for each socket, in their order.
+    Shared,
     /// See [`ClientRequest::Ps`].
     Processes(InstanceStatus),
     /// See [`ClientRequest::Ss`].
@@ -337,6 +348,14 @@ pub enum ServerRequest {
         /// The thread slot.
         thread: u16,
     },
+    /// To the inet server: these sockets of a client are shared from now on. fds: the server's end
+    /// for each, in their order.
+    ShareSockets {
+        /// The client's number.
+        client: u16,
+        /// The sockets' names, and the cookies of the programs' ends.
+        sockets: Vec<(SocketId, u64)>,
+    },
     /// To the inet server: the client is gone. After a goodbye its sockets close in the background.
     /// Without one the server resets its open sockets at once; sockets that it had closed before go
     /// on closing. The server reports [`ServerEvent::ClientReleased`] when it does not need the
@@ -478,6 +497,11 @@ pub enum ServerEvent {
     InterfaceReady {
         /// Number of the interface.
         nic: u16,
+    },
+    /// A shared socket is one no more, and its descriptor is closed.
+    SharedSocketEnded {
+        /// The cookie of the programs' end.
+        cookie: u64,
     },
     /// The device failed for good. A driver goes on without a device until
     /// [`ServerRequest::AttachDevice`].

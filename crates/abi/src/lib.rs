@@ -22,7 +22,7 @@
 //! ancillary: ancillary data of datagrams
 //! stages network stats tcp fastopen companion: measurements, status and settings
 //! address option socket offload: the vocabulary of slots
-//! flags bits bad_slot: tools of the codecs
+//! flags bits bad_slot shared: tools of the codecs; marks of shared sockets
 //! ```
 
 #![forbid(unsafe_code)]
@@ -43,6 +43,7 @@ pub mod network;
 pub mod nic;
 pub mod offload;
 pub mod option;
+pub mod shared;
 mod socket;
 pub mod stages;
 pub mod stats;

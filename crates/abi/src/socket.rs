@@ -2,12 +2,14 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use serde::{Deserialize, Serialize};
+
 use crate::flags::flag_set;
 
 /// The name of a client's socket: a place in its region's socket table and that place's generation.
 ///
 /// The generation changes with each new use of the place, so the server refuses an old name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SocketId {
     /// Place in the socket table, `0..ClientParams::sockets`.
     pub index: u16,
@@ -167,5 +169,7 @@ flag_set! {
         OPEN = 1 << 6;
         /// Programs receive urgent bytes in line with the others (SO_OOBINLINE).
         URGENT_INLINE = 1 << 7;
+        /// Another process uses the socket now. This name only counts released bytes.
+        MOVED = 1 << 8;
     }
 }

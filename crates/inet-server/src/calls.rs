@@ -26,6 +26,7 @@ use crate::engine::{Engine, SocketOwner};
 use crate::fault::ClientFault;
 use crate::options::{self, SetValue};
 use crate::refusal::Refusal;
+use crate::shared::Adoption;
 use crate::socket::{Socket, SocketState, WaitingCalls};
 use crate::transfer::submit;
 use crate::tx::QueuedSend;
@@ -122,10 +123,7 @@ impl Client {
             Request::Accept { socket } => {
                 self.on_socket(socket, |client, socket| client.accept(engine, call, socket))
             }
-            Request::Close { socket } => self.on_socket(socket, |client, socket| {
-                client.close_socket(engine, socket)?;
-                DONE
-            }),
+            Request::Close { socket } => self.close(engine, socket),
             Request::Send { socket, data } => self.send(engine, socket, data),
             Request::Recv { socket } => {
                 self.on_socket(socket, |client, socket| client.recv(engine, call, socket))
@@ -151,6 +149,7 @@ impl Client {
             Request::Cancel { socket, ring, tag } => {
                 self.on_socket(socket, |client, socket| client.cancel(engine, socket, ring, tag))
             }
+            Request::Adopt { cookie } => self.adopt(engine, call, cookie),
         }
     }
 
@@ -167,6 +166,30 @@ impl Client {
             false => Err(Errno::BADF.into()),
         };
         self.with_socket(id.index, step).unwrap_or(Err(Refusal::Errno(Errno::BADF)))
+    }
+
+    fn close(&mut self, engine: &mut Engine, id: SocketId) -> CallAnswer {
+        let step = |client: &mut Self, socket: &mut Socket| match socket.id == id {
+            true if !socket.closed => client.close_socket(engine, socket).map_err(Refusal::Fault),
+            true if socket.moved && !socket.let_go => {
+                client.let_go(engine, socket);
+                Ok(())
+            }
+            _ => Err(Errno::BADF.into()),
+        };
+        self.with_socket(id.index, step).unwrap_or(Err(Refusal::Errno(Errno::BADF)))?;
+        DONE
+    }
+
+    /// Takes up a shared socket. The server completes the call: it may concern another client.
+    fn adopt(&mut self, engine: &mut Engine, call: &PackagedCall, cookie: u64) -> CallAnswer {
+        let number = engine.shared.number(cookie).ok_or(Errno::NOENT)?;
+        if !engine.shared.take_permit(number, self.number) {
+            return Err(Errno::PERM.into());
+        }
+        self.may_wait()?;
+        engine.shared.post(Adoption { client: self.number, path: call.path, number });
+        Ok(CallOutcome::Waits)
     }
 
     /// Refuses a waiting call beyond the client's bound.
@@ -335,7 +358,7 @@ impl Client {
             child.tx.limited = listener.tx.limited;
             child.asked_recv = listener.asked_recv;
             child.urgent_inline = listener.urgent_inline;
-            child.urgent = engine.stack.urgent_mark(child.handle).map_or(0, |at| at + 1);
+            child.set_urgent(engine.stack.urgent_mark(child.handle));
             client.size_recv_buffer(engine, child);
             client.sockets.touch(child);
             // Data that arrived while the connection waited in the queue.
@@ -374,6 +397,11 @@ impl Client {
         engine: &mut Engine,
         socket: &mut Socket,
     ) -> Result<(), ClientFault> {
+        if let Some(number) = socket.shared
+            && !self.close_shared(engine, socket, number)
+        {
+            return Ok(());
+        }
         self.take_consumed(engine, socket)?;
         self.take_sends(engine, socket, None)?;
         socket.closed = true;
@@ -402,6 +430,12 @@ impl Client {
                 if socket.closed {
                     return;
                 }
+                if let Some(number) = socket.shared
+                    && !client.close_shared(engine, socket, number)
+                {
+                    return;
+                }
+                socket.shared = None;
                 if !orderly || client.close_socket(engine, socket).is_err() {
                     // A failed close may have closed it in the core already; that is enough.
                     let _ = engine.stack.abort(engine.now, socket.handle);

@@ -192,6 +192,11 @@ impl Client {
         Ok(Some(id))
     }
 
+    /// The offsets in its region.
+    pub(crate) fn layout(&self) -> &ClientLayout {
+        &self.layout
+    }
+
     fn area_len(&self) -> u32 {
         u32::from(self.layout.params.area_pages) * 4096
     }
@@ -216,6 +221,14 @@ impl Client {
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         let got = self.promise_areas(socket, wanted);
         engine.stack.grant_recv_buffer(handle, wanted.min(got) as usize);
+    }
+
+    /// Promises a socket that comes from another client areas for as many unread bytes as there,
+    /// as far as possible.
+    pub(crate) fn keep_recv_buffer(&mut self, socket: &mut Socket, bytes: usize) {
+        if socket.is_stream() && socket.asked_recv.is_none() {
+            self.promise_areas(socket, u32::try_from(bytes).unwrap_or(u32::MAX));
+        }
     }
 
     /// Promises a socket areas for `bytes` unconsumed bytes, as far as the pool has unpromised

@@ -16,6 +16,8 @@ use crate::nic::frame::ReceivedFrame;
 use crate::nic::offload;
 use crate::observe::counters::{BatchSizes, Counters};
 use crate::rx::sharing::FrameQuota;
+use crate::shared::SharedSockets;
+pub(crate) use crate::socket_owner::SocketOwner;
 use crate::tx::chunk::ClientChunk;
 
 /// Receive buffer that every stream is sure of, bytes: see `ClientParams::rx_floor_areas`.
@@ -27,27 +29,6 @@ pub(crate) struct PendingRelease {
     /// Interfaces that may have got frames with the bytes.
     pub(crate) exits: InterfaceSet,
     pub(crate) owner: SocketOwner,
-}
-
-/// The owner of a socket of the core: the content of the core's tag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SocketOwner {
-    pub(crate) client: u16,
-    pub(crate) index: u16,
-    pub(crate) serial: u32,
-}
-
-impl SocketOwner {
-    /// As the core's tag.
-    pub(crate) fn to_tag(self) -> u64 {
-        u64::from(self.client) | u64::from(self.index) << 16 | u64::from(self.serial) << 32
-    }
-
-    /// Out of a tag of the core.
-    #[expect(clippy::cast_possible_truncation, reason = "the truncation is the field extraction")]
-    pub(crate) fn from_tag(tag: u64) -> Self {
-        Self { client: tag as u16, index: (tag >> 16) as u16, serial: (tag >> 32) as u32 }
-    }
 }
 
 /// The releases that wait, by the interface whose driver they wait for. Each socket has one at
@@ -110,6 +91,8 @@ pub(crate) struct Engine {
     pub(crate) batches: BatchSizes,
     pub(crate) now: Instant,
     pub(crate) releases: Releases,
+    /// Sockets of which several processes may hold a descriptor.
+    pub(crate) shared: SharedSockets,
     /// The quota of frames lent to programs; `None`: programs may not read frames.
     pub(crate) frame_quota: Option<FrameQuota>,
     serial: u32,
@@ -149,6 +132,7 @@ impl Engine {
             batches: BatchSizes::default(),
             now: Instant::ZERO,
             releases: Releases::default(),
+            shared: SharedSockets::default(),
             frame_quota: settings.share_frames.then(FrameQuota::new),
             serial: 0,
             connect_succeeded: false,

@@ -16,7 +16,7 @@ use shm::{Channel, spin};
 
 use crate::clock::{clock, secret};
 use crate::error::{ServerError, system};
-use crate::poller::{COMPANIONS, CONTROL};
+use crate::poller::{COMPANIONS, CONTROL, SHARED};
 use crate::server::Server;
 
 mod control;
@@ -105,6 +105,7 @@ impl EventLoop {
             if now >= self.control_due {
                 self.control_due = now + CONTROL_EVERY;
                 activity = self.control.serve(&mut self.server, now)?;
+                self.server.end_unheld(now);
                 if activity == ControlActivity::Shutdown {
                     self.finish()?;
                     return Ok(activity);
@@ -278,7 +279,7 @@ fn report(
     name: u64,
     flags: EventFlags,
 ) {
-    *rung |= name != CONTROL;
+    *rung |= name != CONTROL && name != SHARED;
     match name.checked_sub(COMPANIONS) {
         Some(number) => {
             let number = usize::try_from(number / EPOLL_NUMBERS).unwrap_or(usize::MAX);
@@ -286,7 +287,7 @@ fn report(
                 companion.woken(name, flags);
             }
         }
-        None if name == CONTROL => *control_due = Instant::ZERO,
+        None if name == CONTROL || name == SHARED => *control_due = Instant::ZERO,
         None => {}
     }
 }

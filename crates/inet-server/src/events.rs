@@ -43,7 +43,7 @@ impl Client {
             }
             EventKind::Acceptable => self.on_acceptable(engine, socket),
             EventKind::Urgent => {
-                socket.urgent = engine.stack.urgent_mark(socket.handle).map_or(0, |at| at + 1);
+                socket.set_urgent(engine.stack.urgent_mark(socket.handle));
                 self.sockets.touch(socket);
                 Ok(())
             }

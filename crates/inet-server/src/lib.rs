@@ -22,18 +22,19 @@
 //! ```text layers
 //! event_loop stepped: a thread that works and sleeps; a server that its owner drives
 //! server: all of the server, and one iteration of its event loop
-//! calls events: packaged calls of programs; events of the core
+//! calls events homes: packaged calls of programs; events of the core; sockets that move
 //! transfer: data between a client's queues and the core
 //! options: socket options
 //! client: a client's threads, sockets and memory
-//! socket: one socket, and the words that its program reads
 //! network: interfaces, addresses and routes
 //! engine: the state that all clients share
+//! shared: sockets of which several processes may hold a descriptor
+//! socket: one socket, and the words that its program reads
 //! rx: the receiving half of a socket
 //! nic: interfaces' rings and frames
 //! tx: the sending half of a socket
 //! observe poller refusal: counters and traces; the epoll set; why a call fails
-//! fault clock: why a client is dropped; time and secrets
+//! fault clock socket_owner: why a client is dropped; time and secrets; a socket's owner
 //! error: why the server ends
 //! ```
 #![forbid(unsafe_code)]
@@ -46,6 +47,7 @@ mod error;
 mod event_loop;
 mod events;
 mod fault;
+mod homes;
 mod network;
 mod nic;
 mod observe;
@@ -54,7 +56,9 @@ mod poller;
 mod refusal;
 mod rx;
 mod server;
+mod shared;
 mod socket;
+mod socket_owner;
 mod stepped;
 #[cfg(test)]
 mod tests;

@@ -16,6 +16,8 @@ use shm::descriptors::keep;
 pub(crate) const BELL: u64 = 0;
 /// The control connection.
 pub(crate) const CONTROL: u64 = 1;
+/// The set of the ends of shared sockets.
+pub(crate) const SHARED: u64 = 2;
 /// The first companion's first number.
 pub(crate) const COMPANIONS: u64 = 16;
 
@@ -52,6 +54,11 @@ impl Poller {
     /// supervisor is gone.
     pub(crate) fn add_control(&self, fd: impl AsFd) -> io::Result<()> {
         self.add(fd, CONTROL, EventFlags::IN)
+    }
+
+    /// Adds the set of the ends of shared sockets: it wakes the server while one has hung up.
+    pub(crate) fn add_shared(&self, fd: impl AsFd) -> io::Result<()> {
+        self.add(fd, SHARED, EventFlags::IN)
     }
 
     /// Removes a descriptor. To close it is not enough: other processes keep copies of it open.

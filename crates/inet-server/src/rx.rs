@@ -27,6 +27,7 @@ use std::net::SocketAddr;
 use abi::ancillary::RecvAncillary;
 use abi::client::QUEUE;
 use abi::data::{DataDescriptor, DataFlags};
+use inet::RxBytes as _;
 use shm::{Area, Consumer, Pool, Producer, PushError};
 
 use crate::fault::ClientFault;
@@ -81,6 +82,19 @@ impl FilledArea {
             && copy_piece(piece, at, len, (area, self.len))
         {
             self.len += len;
+        }
+    }
+
+    /// Appends its last `len` bytes to `bytes`.
+    fn append_last(&self, len: u64, bytes: &mut Vec<u8>) {
+        let len = usize::try_from(len).unwrap_or(usize::MAX).min(self.len);
+        let (from, at) = (bytes.len(), self.len - len);
+        bytes.resize(from + len, 0);
+        let Some(out) = bytes.get_mut(from..) else { return };
+        match &self.memory {
+            // In range: so many bytes were filled.
+            AreaMemory::Area(area) => drop(area.read(at, out)),
+            AreaMemory::Frame(lent) => lent.piece.frame.read(lent.piece.range.start + at, out),
         }
     }
 
@@ -348,6 +362,26 @@ impl Rx {
     /// Bytes or datagrams ever published.
     pub(crate) fn published(&self) -> u64 {
         self.published
+    }
+
+    /// Bytes or datagrams that the program has consumed.
+    pub(crate) fn consumed(&self) -> u64 {
+        self.consumed
+    }
+
+    /// Copies the bytes of a stream that the program has not consumed.
+    pub(crate) fn unread_stream(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for filled in &self.areas {
+            let unread = filled.end.saturating_sub(filled.first.max(self.consumed));
+            filled.append_last(unread, &mut bytes);
+        }
+        bytes
+    }
+
+    /// Takes the datagrams that were not published.
+    pub(crate) fn take_unpublished(&mut self) -> VecDeque<(DataDescriptor, Option<RecvAncillary>)> {
+        std::mem::take(&mut self.datagrams)
     }
 
     /// Bytes or datagrams that the program has not consumed.

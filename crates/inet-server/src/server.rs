@@ -38,6 +38,7 @@ use crate::tx::chunk::ClientMemory;
 
 mod admission;
 mod requests;
+mod sharing;
 mod sleep;
 mod socket_status;
 
@@ -182,6 +183,9 @@ impl Server {
         progress |= self.receive_frames();
         progress |= self.drain_events();
         progress |= self.serve_clients();
+        if self.engine.shared.has_work() {
+            self.serve_shared();
+        }
         self.poll_core(defer);
         self.report_addresses();
         progress |= self.drain_events();
@@ -343,6 +347,10 @@ impl Server {
         while let Some(event) = self.engine.stack.poll_event() {
             progress = true;
             let owner = SocketOwner::from_tag(event.tag);
+            if owner.client == 0 {
+                self.on_shared_event(owner.serial, event.kind);
+                continue;
+            }
             let place = self.clients.get_mut(usize::from(owner.client));
             let Some(client) = place.and_then(Option::as_mut) else { continue };
             if let Err(fault) = client.on_event(&mut self.engine, owner, event.kind) {

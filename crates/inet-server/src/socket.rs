@@ -133,6 +133,15 @@ pub(crate) struct Socket {
     pub(crate) over: bool,
     /// In the client's list of sockets to publish.
     pub(crate) touched: bool,
+    /// The number of the shared socket that it is, if it is one.
+    pub(crate) shared: Option<u32>,
+    /// Its home is in another place now, and it counts as closed here. Here only the release of its
+    /// sent bytes goes on. Until the program closes it too, its place stays in use.
+    pub(crate) moved: bool,
+    /// The program has closed a socket that had moved.
+    pub(crate) let_go: bool,
+    /// Bytes of the stream that programs consumed at earlier homes.
+    pub(crate) rx_skip: u64,
 }
 
 /// The parts of a new socket.
@@ -190,6 +199,10 @@ impl Socket {
             extra_areas: 0,
             over: false,
             touched: false,
+            shared: None,
+            moved: false,
+            let_go: false,
+            rx_skip: 0,
         };
         socket.show();
         socket
@@ -200,6 +213,17 @@ impl Socket {
         self.kind == SocketKind::Stream
     }
 
+    /// Is it closed, and for good?
+    pub(crate) fn is_left(&self) -> bool {
+        self.closed && (!self.moved || self.let_go)
+    }
+
+    /// Notes the position after the newest urgent byte, which the core counts from the beginning of
+    /// the connection on.
+    pub(crate) fn set_urgent(&mut self, mark: Option<u64>) {
+        self.urgent = mark.map_or(0, |at| (at + 1).saturating_sub(self.rx_skip));
+    }
+
     /// The core will send nothing more for this socket, and receive nothing.
     pub(crate) fn is_dead(&self) -> bool {
         self.state == SocketState::Dead
@@ -207,6 +231,9 @@ impl Socket {
 
     fn flags(&self) -> SocketFlags {
         let mut flags = SocketFlags::OPEN;
+        if self.moved && !self.let_go {
+            return flags | SocketFlags::MOVED;
+        }
         flags |= match self.state {
             SocketState::Idle | SocketState::Dead => SocketFlags::NONE,
             SocketState::Connecting => SocketFlags::CONNECTING,

@@ -149,7 +149,9 @@ impl Client {
             socket.tx.note_release();
             let awaited_frame = engine.nics.emitted();
             // Of a socket that the core has forgotten, only the client's interfaces are known.
-            let exits = engine.stack.take_exits(socket.handle);
+            // Those of a socket that has moved are its new home's to take.
+            let handle = Some(socket.handle).filter(|_| !socket.moved);
+            let exits = handle.and_then(|handle| engine.stack.take_exits(handle));
             let exits = exits.unwrap_or_else(|| self.memory.exits());
             match engine.nics.awaited(exits, awaited_frame) {
                 None => socket.tx.release(),
@@ -160,7 +162,7 @@ impl Client {
                 }
             }
         }
-        if socket.closed && socket.tx.is_drained() {
+        if socket.is_left() && socket.tx.is_drained() {
             socket.over = true;
             return;
         }
@@ -184,12 +186,15 @@ impl Client {
             let at = if self.closing_at < self.closing.len() { self.closing_at } else { 0 };
             let waits = self.with_socket(self.closing[at], |client, socket| {
                 if socket.closed {
-                    socket.tx.acked(engine.stack.acked(socket.handle));
+                    match engine.stack.acked_if_needed(socket.handle) {
+                        None if socket.moved => socket.tx.abandon(),
+                        acked => socket.tx.acked(acked.unwrap_or(0)),
+                    }
                     if socket.tx.has_releasable() {
                         client.settle(engine, socket);
                     }
                 }
-                socket.closed
+                socket.closed && !(socket.moved && socket.tx.is_drained())
             });
             self.closing_at = at;
             if waits == Some(true) {

@@ -63,6 +63,9 @@ pub(crate) struct Tx {
     /// Bytes given to the core for earlier connections of this socket. The core's count starts
     /// after them.
     base: u64,
+    /// Bytes of this connection that earlier homes gave to the core. The core's count starts with
+    /// them.
+    pub(crate) skip: u64,
     /// Bytes that the core refused: the position after them, and the number of refused bytes up to
     /// there. Consecutive refused bytes are one entry. So there are no more entries than stretches
     /// of accepted bytes.
@@ -100,6 +103,7 @@ impl Tx {
             taken: 0,
             given: 0,
             base: 0,
+            skip: 0,
             refused: VecDeque::new(),
             refused_passed: 0,
             target: 0,
@@ -210,6 +214,11 @@ impl Tx {
         Ok(ClientChunk { memory: Arc::clone(memory), offset, len })
     }
 
+    /// Bytes of this connection that the core has taken from this home and earlier ones.
+    pub(crate) fn core_taken(&self) -> u64 {
+        self.skip + (self.given - self.base)
+    }
+
     /// The core took the last `len` bytes.
     pub(crate) fn accepted(&mut self, len: u32) {
         self.given += u64::from(len);
@@ -229,7 +238,7 @@ impl Tx {
 
     /// The core does not need the first `acked` bytes that it took any more.
     pub(crate) fn acked(&mut self, acked: u64) {
-        let acked = self.base.saturating_add(acked).min(self.given);
+        let acked = self.base.saturating_add(acked.saturating_sub(self.skip)).min(self.given);
         while let Some(&(position, total)) = self.refused.front() {
             if acked + total < position {
                 break;
@@ -251,6 +260,7 @@ impl Tx {
     /// The core starts a new connection, whose count begins at 0.
     pub(crate) fn restart(&mut self) {
         self.base = self.given;
+        self.skip = 0;
         self.abandon();
     }
 

@@ -11,7 +11,7 @@ use crate::epoll_set::EpollSet;
 use crate::errno::Outcome;
 use crate::open_socket::OpenSocket;
 use crate::table::{DescriptorTable, Kind, TableValue};
-use crate::{cached_placeholder, real};
+use crate::{adopted, cached_placeholder, real};
 
 /// All descriptors of this process.
 pub(crate) static TABLE: DescriptorTable<Descriptor> = DescriptorTable::new();
@@ -22,15 +22,30 @@ pub(crate) fn is_socket(fd: c_int) -> bool {
     matches!(TABLE.kind(fd), Kind::Socket | Kind::Inherited)
 }
 
-/// The socket of `fd`.
+/// The socket of `fd`. One that another process uses, or used last, is taken up.
 ///
 /// # Errors
-/// EBADF for an inherited one, or one that was closed just now.
+/// EBADF for an inherited one that is not shared, or one that was closed just now. ENETDOWN without
+/// an instance, EMFILE without a free socket place.
 pub(crate) fn socket(fd: c_int) -> Outcome<Arc<OpenSocket>> {
     match TABLE.get(fd) {
-        Some(Descriptor::Socket(socket)) => Ok(socket),
-        _ => Err(Errno::BADF),
+        Some(Descriptor::Socket(socket)) if !socket.socket.is_moved() => Ok(socket),
+        other => take_up(fd, other),
     }
+}
+
+#[cold]
+fn take_up(fd: c_int, before: Option<Descriptor>) -> Outcome<Arc<OpenSocket>> {
+    if before.is_none() && TABLE.kind(fd) != Kind::Inherited {
+        return Err(Errno::BADF);
+    }
+    let open = adopted::open(fd)?;
+    if let Some(Descriptor::Socket(before)) = &before {
+        open.receive_timeout.set(before.receive_timeout.get());
+        open.send_timeout.set(before.send_timeout.get());
+    }
+    install(fd, Descriptor::Socket(Arc::clone(&open)))?;
+    Ok(open)
 }
 
 /// Makes `fd`, which the kernel gave out just now, stand for `descriptor`.

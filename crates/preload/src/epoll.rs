@@ -20,7 +20,7 @@ use libc::{epoll_event, sigset_t, timespec};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
-use crate::descriptors::{Descriptor, TABLE, install};
+use crate::descriptors::{Descriptor, TABLE, install, socket};
 use crate::epoll_set::{EpollSet, Kick, kick_data};
 use crate::errno::{self, Outcome};
 use crate::interpose::interpose;
@@ -100,6 +100,9 @@ fn is_known(epfd: c_int) -> bool {
 }
 
 unsafe fn control(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> Outcome<c_int> {
+    if TABLE.kind(fd) == Kind::Inherited {
+        socket(fd)?;
+    }
     match TABLE.get(fd) {
         Some(Descriptor::Socket(socket)) => {
             let set = set_of(epfd, fd)?;
@@ -111,9 +114,7 @@ unsafe fn control(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) ->
             set.control((op, fd), &socket, interest, kick)?;
             return Ok(0);
         }
-        _ if matches!(TABLE.kind(fd), Kind::Inherited | Kind::Internal) => {
-            return Err(Errno::BADF);
-        }
+        _ if TABLE.kind(fd) == Kind::Internal => return Err(Errno::BADF),
         _ => {}
     }
     // SAFETY: passed on from the caller.

@@ -1,26 +1,32 @@
 //! The state that a forked child starts with.
 //!
 //! * **fork**: the child has copies of everything and may use nothing of it, since a ring has one
-//!   producer. The fork handler makes its inherited sockets unusable (EBADF) and lets go of the
-//!   parent's control connection. The child's first new socket makes it a client of its own.
+//!   producer. Before the fork, all sockets become shared ([`sharing`]). In the child, the fork
+//!   handler notes that they are inherited, and lets go of the parent's control connection. The
+//!   child's first use of a socket makes it a client of its own, and takes up the socket.
 //! * **vfork** and `posix_spawn`: see [`process`].
 //! * **exec**: memory and internal descriptors (all CLOEXEC) go. Placeholders without CLOEXEC stay,
-//!   as kernel sockets that are connected to nothing.
+//!   and the new image finds those of shared sockets.
 
 #![allow(unsafe_code)]
 
 use crate::descriptors::TABLE;
-use crate::{host, instance, placeholder, process};
+use crate::{adopted, host, instance, placeholder, process, sharing};
 
 /// Once per process image, before any other use: remembers the process and registers the handler.
 pub(crate) fn watch() {
     process::remember();
-    // SAFETY: the handler is a function of this library, which is never unloaded (LD_PRELOAD).
-    let registered = unsafe { libc::pthread_atfork(None, None, Some(child)) } == 0;
+    // SAFETY: the handlers are functions of this library, which is never unloaded (LD_PRELOAD).
+    let registered = unsafe { libc::pthread_atfork(Some(prepare), None, Some(child)) } == 0;
     if registered {
         sockets::fork_watched();
         sockets::local_stack::set_host(host::start);
     }
+}
+
+/// The child may use the parent's sockets, too. A panic must not keep the process from its fork.
+unsafe extern "C" fn prepare() {
+    let _ = std::panic::catch_unwind(|| sharing::share(|_| true));
 }
 
 unsafe extern "C" fn child() {
@@ -29,6 +35,7 @@ unsafe extern "C" fn child() {
     // them as internal any more.
     instance::forget();
     placeholder::forget();
+    adopted::forget();
     host::forget();
     TABLE.inherit();
     // A panic here could only be reported, and nothing can be reported here.

@@ -106,7 +106,8 @@ pub(crate) fn goodbye() {
     }
 }
 
-fn known() -> Option<&'static Client> {
+/// This process's client, if it is one.
+pub(crate) fn known() -> Option<&'static Client> {
     // SAFETY: the pointer is null or came from Arc::into_raw, and that reference is never given
     // back.
     unsafe { CLIENT.load(Ordering::Acquire).as_ref() }

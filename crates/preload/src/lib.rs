@@ -23,9 +23,10 @@
 //! epoll: epoll over both
 //! fork: what a forked child starts with
 //! host: the stack in this process (mode `library`)
-//! placeholder: kernel descriptors that stand for sockets
+//! placeholder sharing: kernel descriptors that stand for sockets; sockets that become shared
 //! descriptors: what each descriptor of this process stands for
 //! epoll_set: the Tasuki members of an epoll file
+//! adopted: shared sockets that this process has taken up
 //! open_socket: an open Tasuki socket, shared by its descriptors
 //! instance: this process's membership in an instance
 //! cached_placeholder process: the placeholder cached for the next socket; vfork children
@@ -38,6 +39,7 @@
 
 #![cfg_attr(test, allow(dead_code, reason = "the exported calls are not exported from tests"))]
 
+mod adopted;
 mod cached_placeholder;
 mod calls;
 mod cmsg;
@@ -56,6 +58,7 @@ mod process;
 mod real;
 mod registrations;
 mod select;
+mod sharing;
 mod signals;
 mod sockaddr;
 mod table;

@@ -84,6 +84,8 @@ pub(crate) struct OpenSocket {
     nonblocking: AtomicBool,
     /// Its descriptors are duplicates of the cached placeholder.
     on_cached: AtomicBool,
+    /// Other processes may hold descriptors of it.
+    shared: AtomicBool,
     descriptors: AtomicUsize,
     watchers: Mutex<Vec<Weak<dyn SocketWatcher>>>,
 }
@@ -97,6 +99,7 @@ impl OpenSocket {
             send_timeout: Timeout::default(),
             nonblocking: AtomicBool::new(nonblocking),
             on_cached: AtomicBool::new(false),
+            shared: AtomicBool::new(false),
             descriptors: AtomicUsize::new(1),
             watchers: Mutex::default(),
         })
@@ -124,6 +127,16 @@ impl OpenSocket {
     /// Whether its descriptor is a duplicate of the cached placeholder.
     pub(crate) fn set_on_cached(&self, on: bool) {
         self.on_cached.store(on, Ordering::Release);
+    }
+
+    /// May other processes hold descriptors of it?
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.load(Ordering::Acquire)
+    }
+
+    /// From now on other processes may.
+    pub(crate) fn set_shared(&self) {
+        self.shared.store(true, Ordering::Release);
     }
 
     /// How long a receiving call may wait.

@@ -85,7 +85,8 @@ impl Drop for Placeholder {
 /// socket, if `open` has no other descriptor, nothing is cached yet, and a number is free for it.
 pub(crate) fn cache(fd: c_int, open: &OpenSocket) {
     let fresh = open.socket.kind() == SocketKind::Stream && !open.is_nonblocking();
-    if !fresh || !open.is_last() || !cached_placeholder::is_none() {
+    // A duplicate of a shared socket's descriptor would keep the socket open.
+    if !fresh || open.is_shared() || !open.is_last() || !cached_placeholder::is_none() {
         return;
     }
     let floor = libc::c_ulong::from(instance::own_fd_floor().unsigned_abs());

@@ -16,7 +16,7 @@ use std::time::Instant;
 use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::descriptors::{Descriptor, TABLE};
+use crate::descriptors::{Descriptor, TABLE, socket};
 use crate::epoll_set::EpollSet;
 use crate::errno::{self, Outcome};
 use crate::interpose::{alias, interpose};
@@ -67,7 +67,8 @@ impl<'a> Poll<'a> {
             .map(|fd| match (TABLE.kind(fd.fd), fd.fd) {
                 (_, ..0) => Item::Nothing,
                 (Kind::Kernel, _) => Item::Kernel(ask_kernel(fd)),
-                (Kind::Inherited | Kind::Internal, _) => Item::Invalid,
+                (Kind::Internal, _) => Item::Invalid,
+                (Kind::Inherited, _) => socket(fd.fd).map_or(Item::Invalid, Item::Socket),
                 (Kind::Socket | Kind::Epoll, _) => match TABLE.get(fd.fd) {
                     Some(Descriptor::Socket(entry)) => Item::Socket(entry),
                     Some(Descriptor::Epoll(set)) => Item::Set(set, ask_kernel(fd)),

@@ -38,7 +38,7 @@ pub(crate) enum Kind {
     Epoll = 2,
     /// The shim's own descriptor: the program must not touch it.
     Internal = 3,
-    /// The placeholder of a socket that only the parent process can use.
+    /// A socket of another process, or of this one before an exec, that was not taken up yet.
     Inherited = 4,
 }
 
@@ -101,6 +101,14 @@ impl<V: TableValue> DescriptorTable<V> {
     /// The value that `fd` stands for. `None` for the kernel's descriptors and inherited ones.
     pub(crate) fn get(&self, fd: c_int) -> Option<V> {
         self.slot(fd)?.lock().clone()
+    }
+
+    /// Calls `look` with the value that `fd` stands for. Meanwhile the entry stays as it is.
+    pub(crate) fn with<R>(&self, fd: c_int, look: impl FnOnce(Option<&V>) -> R) -> R {
+        match self.slot(fd) {
+            Some(slot) => look(slot.lock().as_ref()),
+            None => look(None),
+        }
     }
 
     /// Makes `fd` stand for `value`. Returns the value that it stood for before.

@@ -36,7 +36,7 @@
 //! ```text layers
 //! aio net: sockets for async tasks; sockets with std's shape
 //! instance: the process's own client
-//! batch: packaged calls that travel together
+//! batch shared: packaged calls that travel together; sockets that several processes hold
 //! request: typed calls and their replies
 //! client: one client, which makes sockets
 //! socket: sockets, their halves, their control operations
@@ -60,6 +60,7 @@ mod membership;
 mod memory;
 pub mod net;
 mod request;
+pub mod shared;
 mod socket;
 mod wait;
 

@@ -34,6 +34,7 @@ mod reply_context;
 mod requests;
 mod server_process;
 mod servers;
+mod sharing;
 mod signals;
 mod status;
 mod wires;

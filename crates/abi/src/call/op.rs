@@ -41,11 +41,13 @@ pub enum Op {
     Flush = 17,
     /// Cancels a waiting call.
     Cancel = 18,
+    /// Takes up a socket that another process holds too.
+    Adopt = 19,
 }
 
 impl Op {
     /// All, in the order of their numbers.
-    const ALL: [Op; 18] = [
+    const ALL: [Op; 19] = [
         Op::Socket,
         Op::Bind,
         Op::Listen,
@@ -64,6 +66,7 @@ impl Op {
         Op::Null,
         Op::Flush,
         Op::Cancel,
+        Op::Adopt,
     ];
 
     #[inline]

@@ -8,7 +8,7 @@ use shm::Slot;
 use crate::address::{addr_from_words, addr_to_words};
 use crate::bad_slot::BadSlot;
 use crate::option::OptionPart;
-use crate::socket::SocketId;
+use crate::socket::{Family, SocketId, SocketKind};
 
 use super::op::Op;
 use super::path::ReturnPath;
@@ -33,6 +33,15 @@ pub enum Reply {
         socket: SocketId,
         /// The address of its peer.
         peer: SocketAddr,
+    },
+    /// `Adopt`.
+    Adopted {
+        /// The name of the socket in this client.
+        socket: SocketId,
+        /// Stream or datagram.
+        kind: SocketKind,
+        /// The family of its addresses.
+        family: Family,
     },
     /// `Recv`: bytes (or datagrams) that can be received; 0 is the end of the stream.
     Readable(u64),
@@ -70,6 +79,9 @@ impl Reply {
                 let [a, b, c] = addr_to_words(peer);
                 ReplyWords([socket.to_word(), a, b, c, 0, 0])
             }
+            Self::Adopted { socket, kind, family } => {
+                ReplyWords([socket.to_word(), kind.to_word(), family.to_word(), 0, 0, 0])
+            }
             Self::Option(part) => ReplyWords(part.to_words()),
             Self::Address(Some(addr)) => {
                 let [a, b, c] = addr_to_words(addr);
@@ -81,7 +93,7 @@ impl Reply {
     /// Out of words of a slot, which answer a call of operation `op`.
     ///
     /// # Errors
-    /// [`BadSlot`] for a bad address.
+    /// [`BadSlot`] for a bad address, kind or family.
     #[inline]
     pub fn decode(op: Op, words: &ReplyWords) -> Result<Self, BadSlot> {
         let [first, a, b, c, ..] = words.0;
@@ -92,6 +104,11 @@ impl Reply {
                 let socket = SocketId::from_word(first);
                 Self::Accepted { socket, peer: addr_from_words([a, b, c])? }
             }
+            Op::Adopt => Self::Adopted {
+                socket: SocketId::from_word(first),
+                kind: SocketKind::from_word(a).ok_or(BadSlot::new("kind of socket", a))?,
+                family: Family::from_word(b).ok_or(BadSlot::new("family", b))?,
+            },
             Op::Recv => Self::Readable(first),
             Op::GetSockOpt => Self::Option(OptionPart::from_words(&words.0)),
             Op::GetSockName | Op::GetPeerName => match first {

@@ -134,6 +134,16 @@ pub enum Request {
         /// The tag of the waiting call.
         tag: u32,
     },
+    /// Takes up a shared socket ([`crate::shared`]), of which this process holds a descriptor. The
+    /// process has written a permit into that descriptor before. Gives `Adopted`. Errors:
+    ///
+    /// * ENOENT: there is no such shared socket.
+    /// * EPERM: no permit for this client came out of the descriptor.
+    /// * EMFILE: the client's region has no free place. The socket stays where it is.
+    Adopt {
+        /// The cookie of the descriptor (SO_COOKIE).
+        cookie: u64,
+    },
 }
 
 /// Why [`PackagedCall::request`] gives no request.
@@ -233,6 +243,7 @@ impl Request {
                 let call = pack32(tag, ring.into());
                 RequestWords::new(Op::Cancel, [socket.to_word(), call, 0, 0, 0, 0])
             }
+            Self::Adopt { cookie } => RequestWords::new(Op::Adopt, [cookie, 0, 0, 0, 0, 0]),
         }
     }
 
@@ -277,6 +288,7 @@ impl Request {
             Op::Cancel => {
                 Self::Cancel { socket, ring: u16_at(args[1], 2), tag: u32_at(args[1], 0) }
             }
+            Op::Adopt => Self::Adopt { cookie: args[0] },
             // Only drivers make these calls.
             Op::IfAttach | Op::EthInput => return Err(unsupported(Errno::PERM)),
         })

@@ -63,9 +63,7 @@ impl FrameQuota {
             return Err(piece);
         };
         match self.take() {
-            Some(token) => {
-                Ok(SharedPiece { region, area, offset, len, _piece: piece, _token: token })
-            }
+            Some(token) => Ok(SharedPiece { region, area, offset, len, piece, _token: token }),
             None => Err(piece),
         }
     }
@@ -90,7 +88,7 @@ pub(crate) struct SharedPiece {
     /// The payload in the area.
     pub(crate) offset: u32,
     pub(crate) len: u32,
-    _piece: FramePiece,
+    pub(crate) piece: FramePiece,
     _token: QuotaToken,
 }
 

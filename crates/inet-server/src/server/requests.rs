@@ -24,6 +24,9 @@ impl Server {
             ServerRequest::Announce { nic } => self.announce_on(nic),
             ServerRequest::AddClient { client, params } => self.add_client(client, params, fds),
             ServerRequest::AddThread { client, thread } => self.add_thread(client, thread, fds),
+            ServerRequest::ShareSockets { client, sockets } => {
+                self.share_sockets(client, &sockets, fds)
+            }
             ServerRequest::RemoveClient { client, orderly } => self.remove_client(client, orderly),
             ServerRequest::AbortClient { client } => self.abort_client(client),
             ServerRequest::Ss { info, from } => {

@@ -209,6 +209,17 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.acked(handle)
     }
 
+    /// As [`acked`](Self::acked); `None` if no byte that was sent on the socket is needed any more:
+    /// its connection is over, or the handle is stale.
+    pub fn acked_if_needed(&self, handle: Handle) -> Option<u64> {
+        self.sockets.acked_if_needed(handle)
+    }
+
+    /// The socket's events carry `tag` from now on. Nothing happens if the handle is stale.
+    pub fn set_tag(&mut self, handle: Handle, tag: u64) {
+        self.sockets.set_tag(handle, tag);
+    }
+
     /// The interfaces that have got frames with the payload of a socket since the last call. `None`
     /// for a stale handle.
     pub fn take_exits(&mut self, handle: Handle) -> Option<InterfaceSet> {

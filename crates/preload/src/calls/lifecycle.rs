@@ -20,7 +20,7 @@ use crate::open_socket::OpenSocket;
 use crate::placeholder::{self, Placeholder};
 use crate::sockaddr::copy_out;
 use crate::table::Kind;
-use crate::{fork, host, instance, process, real};
+use crate::{fork, host, instance, process, real, sharing};
 
 /// SOCK_NONBLOCK and SOCK_CLOEXEC.
 const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -286,6 +286,8 @@ extern "C" fn begin() {
     real::resolve_all();
     if instance::is_wanted() {
         fork::watch();
+        // Without /proc there is nothing to find.
+        let _ = sharing::find_inherited();
     }
 }
 

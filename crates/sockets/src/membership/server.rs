@@ -11,11 +11,11 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
-use abi::Errno;
 use abi::client::{ClientLayout, HeadWords};
 use abi::control::{ClientReply, ClientRequest};
 use abi::network::NetworkStatus;
 use abi::stages::{TraceStage, Tracer};
+use abi::{Errno, SocketId};
 use shm::fork::kernel_pid;
 use shm::{Access, PoolMap, Region, Ringer, Word64};
 
@@ -302,6 +302,16 @@ impl ServerHandle {
                 self.own(fd.as_raw_fd());
                 Ok(Some((thread, fd)))
             }
+            Ok((ClientReply::Error { .. }, _)) => Ok(None),
+            Ok(_) | Err(_) => Err(self.fault()),
+        }
+    }
+
+    /// Makes sockets shared: a descriptor for each. `Ok(None)` when the instance refuses.
+    pub(crate) fn share(&self, sockets: Vec<SocketId>) -> Result<Option<Vec<OwnedFd>>, Errno> {
+        let count = sockets.len();
+        match self.exchange(&ClientRequest::Share { sockets })? {
+            Ok((ClientReply::Shared, fds)) if fds.len() == count => Ok(Some(fds)),
             Ok((ClientReply::Error { .. }, _)) => Ok(None),
             Ok(_) | Err(_) => Err(self.fault()),
         }

@@ -90,6 +90,13 @@ impl Socket {
         self.0.core.family
     }
 
+    /// Does another process use the socket now? Then every operation fails, but for the close.
+    #[must_use]
+    #[inline]
+    pub fn is_moved(&self) -> bool {
+        self.0.core.flags().has(SocketFlags::MOVED)
+    }
+
     /// Is it a listener?
     #[must_use]
     pub fn is_listening(&self) -> bool {

@@ -60,6 +60,8 @@ impl Socket {
         let version = core.version();
         let flags = core.flags();
         let events = match core.kind {
+            // Its readiness is with the process that uses it now.
+            _ if flags.has(SocketFlags::MOVED) => 0,
             SocketKind::Stream if flags.has(SocketFlags::LISTENING) => {
                 let waiting = core.words.accept_ready.load(Ordering::Acquire);
                 if waiting > 0 { READABLE } else { 0 }

@@ -5,13 +5,14 @@
 //! (RLIMIT_NOFILE, which servers inherit and raise to the hard limit).
 //!
 //! ```text
-//! inet server   1 for each client's bell, 1 for each of its threads (at least one thread)
-//! supervisor    connection, process, memory, bell; and 2 while a request is being answered;
+//! inet server   1 for each client's bell, 1 for each of its threads (at least one thread),
+//!               1 for each shared socket
+//! supervisor    connection, process, memory, bell; and as many as a message has while a request is being answered;
 //!               before Linux 6.16 connections that are being closed
 //! driver        nothing: it maps the memory and closes the descriptor
 //! ```
 //!
-//! Threads after a client's first one get three quarters of the room: a program with fewer thread
+//! Threads after a client's first one, and shared sockets, get three quarters of the room: a program with fewer thread
 //! slots than threads shares them, but without one it cannot be a client. In mode `library` the
 //! servers are in the program, with the program's own limit.
 
@@ -33,7 +34,7 @@ const OF_DRIVER: u64 = 64;
 /// Of a driver whose other end may send it descriptors ([`shm::closer`]).
 const OF_WIRE: u64 = (shm::closer::MOST_WAITING + 2 * shm::closer::MOST_PASSED) as u64;
 /// Of the supervisor for each client.
-const OF_CLIENT: u64 = 6;
+const OF_CLIENT: u64 = 4 + 2 * abi::shared::MOST_SHARED as u64;
 /// Connections that are being closed, where programs may have put descriptors into them.
 const CLOSING: u64 = shm::closer::MOST_WAITING as u64 + 64;
 /// Connections of operators.
@@ -94,10 +95,11 @@ pub(super) fn check_client(
     Ok(())
 }
 
-/// Has the inet server a descriptor for one more thread of a client? The error is a sentence.
-pub(super) fn check_thread(instance: &Instance, promised: u64) -> Result<(), String> {
+/// Has the inet server descriptors for so many more threads or shared sockets of clients? The error
+/// is a sentence.
+pub(super) fn check_more(instance: &Instance, promised: u64, more: u64) -> Result<(), String> {
     let limit = limit();
-    if promised + 1 > room_of_inet(instance, limit) / 4 * 3 {
+    if promised + more > room_of_inet(instance, limit) / 4 * 3 {
         return Err(refusal("inet server", limit));
     }
     Ok(())

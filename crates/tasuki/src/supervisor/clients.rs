@@ -66,13 +66,15 @@ const SPARE_NUMBERS: usize = 64;
 /// All clients, by number.
 pub(super) struct Clients {
     all: BTreeMap<u16, Client>,
+    /// Shared sockets, by cookie: the client that they count for, which may be gone.
+    shared: BTreeMap<u64, u16>,
     next: u16,
     departures: u64,
 }
 
 impl Clients {
     pub(super) fn new() -> Self {
-        Self { all: BTreeMap::new(), next: 1, departures: 0 }
+        Self { all: BTreeMap::new(), shared: BTreeMap::new(), next: 1, departures: 0 }
     }
 
     /// A number that no client has, 1 to 65,535. The inet server looks at every number up to the
@@ -114,9 +116,26 @@ impl Clients {
         self.all.remove(&number)
     }
 
-    /// What the inet server has of descriptors for them: a bell for each, and one for each thread.
+    /// What the inet server has of descriptors for them: a bell for each, one for each thread, and
+    /// one for each shared socket.
     pub(super) fn descriptors(&self) -> u64 {
-        self.all.values().map(|client| 1 + u64::from(client.threads.max(1))).sum()
+        let own = self.all.values().map(|client| 1 + u64::from(client.threads.max(1)));
+        own.sum::<u64>() + self.shared.len() as u64
+    }
+
+    /// A shared socket counts for a client from now on.
+    pub(super) fn add_shared(&mut self, cookie: u64, number: u16) {
+        self.shared.insert(cookie, number);
+    }
+
+    /// A shared socket is one no more.
+    pub(super) fn end_shared(&mut self, cookie: u64) {
+        self.shared.remove(&cookie);
+    }
+
+    /// Number of the shared sockets that count for a client.
+    pub(super) fn count_shared(&self, number: u16) -> usize {
+        self.shared.values().filter(|of| **of == number).count()
     }
 
     pub(super) fn len(&self) -> usize {

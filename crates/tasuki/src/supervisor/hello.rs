@@ -224,7 +224,7 @@ impl Supervisor {
             ));
         }
         if client.threads > 0 {
-            budget::check_thread(&self.instance, promised).map_err(Refusal::Client)?;
+            budget::check_more(&self.instance, promised, 1).map_err(Refusal::Client)?;
         }
         let (ours, bell) = shm::doorbell().map_err(|error| {
             Refusal::Client(Failure::system("make a socket pair", error).sentence)

@@ -61,6 +61,10 @@ impl Supervisor {
                 }
                 self.advance(client, ClientEvent::Faulted)
             }
+            ServerEvent::SharedSocketEnded { cookie } => {
+                self.clients.end_shared(cookie);
+                Ok(())
+            }
             ServerEvent::InterfaceReady { .. } => self.one_more_ready(),
             ServerEvent::DeviceLost { reason } => {
                 self.handle_device_lost(server, &printable(&reason, MAX_SENTENCE))
@@ -99,6 +103,9 @@ impl Supervisor {
             }
             ReplyContext::Thread { connection, thread, bell } => {
                 self.reply_thread(connection, thread, &bell, refusal)?;
+            }
+            ReplyContext::Shared { connection, cookies, ends } => {
+                self.reply_shared(connection, &cookies, &ends, refusal)?;
             }
             // The reply may be late: then the connection is gone.
             ReplyContext::Counters(connection) => self.collect_status(connection, reply)?,

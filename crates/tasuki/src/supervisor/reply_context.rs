@@ -20,6 +20,8 @@ pub(super) enum ReplyContext {
     Unmapped(u16),
     /// A client gets one more thread slot, with this bell.
     Thread { connection: ConnectionId, thread: u16, bell: OwnedFd },
+    /// Sockets of a client are shared; the programs' ends.
+    Shared { connection: ConnectionId, cookies: Vec<u64>, ends: Vec<OwnedFd> },
     /// Part of `tasuki ps`.
     Counters(ConnectionId),
     /// `tasuki ss`.

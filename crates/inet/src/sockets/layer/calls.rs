@@ -424,10 +424,23 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
 
     /// See [`Stack::acked`](crate::Stack::acked).
     pub(crate) fn acked(&self, handle: Handle) -> u64 {
-        match self.sockets.get(handle).map(|socket| &socket.body) {
-            Some(SocketBody::Connection(stream)) => stream.connection.acked(),
-            Some(SocketBody::Datagram(datagram)) => datagram.send.released(),
-            _ => 0,
+        self.acked_if_needed(handle).unwrap_or(0)
+    }
+
+    /// See [`Stack::acked_if_needed`](crate::Stack::acked_if_needed).
+    #[inline]
+    pub(crate) fn acked_if_needed(&self, handle: Handle) -> Option<u64> {
+        match &self.sockets.get(handle)?.body {
+            SocketBody::Connection(stream) => Some(stream.connection.acked()),
+            SocketBody::Datagram(datagram) => Some(datagram.send.released()),
+            _ => None,
+        }
+    }
+
+    /// See [`Stack::set_tag`](crate::Stack::set_tag).
+    pub(crate) fn set_tag(&mut self, handle: Handle, tag: u64) {
+        if let Some(socket) = self.sockets.get_mut(handle) {
+            socket.tag = tag;
         }
     }
 

@@ -1,0 +1,245 @@
+//! Shared sockets: sockets of which several processes may hold a descriptor ([`abi::shared`]).
+//!
+//! A shared socket has a *home*: the place in a client's region of the process that uses it. A
+//! listener may have several, one in each process that accepts on it. Without a home the socket is
+//! *parked* ([`ParkedSocket`]): the core goes on, and the next process that uses it takes it home.
+//!
+//! The server's end of the socket's pair hangs up when no process holds a descriptor any more. All
+//! these ends are in one epoll set, which is a member of the server's own.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use abi::SocketId;
+use abi::call::ReturnPath;
+use abi::shared::{PERMIT_BYTES, permitted};
+use inet::Handle;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use shm::closer::{self, ClosedLater};
+use shm::descriptors::keep;
+use shm::passing::takes_descriptors;
+
+use crate::socket_owner::SocketOwner;
+
+mod parked;
+
+pub(crate) use self::parked::{ParkedDatagram, ParkedSocket};
+
+/// Most permits kept for one socket: processes that take it up at the same time.
+const MOST_PERMITS: usize = 16;
+/// Hang-ups taken from the set at a time.
+const HANG_UPS: usize = 16;
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// A call that takes up a shared socket.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Adoption {
+    pub(crate) client: u16,
+    pub(crate) path: ReturnPath,
+    /// The shared socket.
+    pub(crate) number: u32,
+}
+
+/// A home: the socket's name in a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SocketHome {
+    pub(crate) client: u16,
+    pub(crate) id: SocketId,
+}
+
+/// What a close of a shared socket at one of its homes means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HomeClose {
+    /// Other homes have the socket.
+    Leave,
+    /// Other processes hold the socket, and it has no other home.
+    Park,
+    /// No process holds it any more, and it has no other home.
+    Close,
+}
+
+/// One shared socket.
+pub(crate) struct SharedSocket {
+    cookie: u64,
+    pub(crate) handle: Handle,
+    end: ClosedLater,
+    hung_up: bool,
+    /// Several of a listener, else at most one.
+    pub(crate) homes: Vec<SocketHome>,
+    /// Without a home.
+    pub(crate) parked: Option<Box<ParkedSocket>>,
+    permits: Vec<u16>,
+}
+
+impl SharedSocket {
+    /// Takes the permits that have come out of the descriptor, a bounded number. Is there one for
+    /// `client`? It is used up by that.
+    fn take_permit(&mut self, client: u16) -> bool {
+        for _ in 0..MOST_PERMITS {
+            let mut message = [0; PERMIT_BYTES + 1];
+            // Descriptors with it are refused, or closed elsewhere.
+            let Ok(len @ 1..) = closer::recv(&self.end, &mut message) else { break };
+            let Some(client) = message.get(..len).and_then(permitted) else { continue };
+            if self.permits.len() >= MOST_PERMITS {
+                self.permits.remove(0);
+            }
+            self.permits.push(client);
+        }
+        let found = self.permits.iter().position(|permitted| *permitted == client);
+        found.map(|at| self.permits.remove(at)).is_some()
+    }
+
+    /// Does no process hold a descriptor any more?
+    fn is_hung_up(&mut self) -> bool {
+        if !self.hung_up {
+            let mut fds = [PollFd::new(&self.end, PollFlags::empty())];
+            self.hung_up =
+                poll(&mut fds, Some(&NOW)).is_ok() && fds[0].revents().contains(PollFlags::HUP);
+        }
+        self.hung_up
+    }
+}
+
+/// All shared sockets of an instance.
+#[derive(Default)]
+pub(crate) struct SharedSockets {
+    /// By number, which is the serial number in the core's tag.
+    all: BTreeMap<u32, SharedSocket>,
+    numbers: BTreeMap<u64, u32>,
+    next: u32,
+    /// Calls of this iteration.
+    adoptions: Vec<Adoption>,
+    /// Cookies of sockets that are shared no more, for the supervisor.
+    ended: Vec<u64>,
+    /// The epoll set of the server's ends.
+    set: Option<OwnedFd>,
+}
+
+impl SharedSockets {
+    /// Makes a socket shared; its number.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn add(
+        &mut self,
+        cookie: u64,
+        handle: Handle,
+        home: SocketHome,
+        end: OwnedFd,
+    ) -> io::Result<u32> {
+        let set = match self.set.take() {
+            Some(set) => set,
+            None => keep(epoll::create(CreateFlags::CLOEXEC)?),
+        };
+        let set = self.set.insert(set);
+        self.next = self.next.wrapping_add(1).max(1);
+        let number = self.next;
+        let later = takes_descriptors(&end);
+        let end = ClosedLater::new(keep(end), later);
+        // A hang-up is reported in any case.
+        epoll::add(&*set, &end, EventData::new_u64(number.into()), EventFlags::empty())?;
+        let shared = SharedSocket {
+            cookie,
+            handle,
+            end,
+            hung_up: false,
+            homes: vec![home],
+            parked: None,
+            permits: Vec::new(),
+        };
+        self.all.insert(number, shared);
+        self.numbers.insert(cookie, number);
+        Ok(number)
+    }
+
+    /// The set of the server's ends, once there is one.
+    pub(crate) fn set(&self) -> Option<BorrowedFd<'_>> {
+        self.set.as_ref().map(AsFd::as_fd)
+    }
+
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut SharedSocket> {
+        self.all.get_mut(&number)
+    }
+
+    /// The number of the shared socket of that cookie.
+    pub(crate) fn number(&self, cookie: u64) -> Option<u32> {
+        self.numbers.get(&cookie).copied()
+    }
+
+    /// May the client take up the socket?
+    pub(crate) fn take_permit(&mut self, number: u32, client: u16) -> bool {
+        self.all.get_mut(&number).is_some_and(|shared| shared.take_permit(client))
+    }
+
+    /// Notes a call that the server is to carry out, since it concerns two clients.
+    pub(crate) fn post(&mut self, adoption: Adoption) {
+        self.adoptions.push(adoption);
+    }
+
+    pub(crate) fn next_adoption(&mut self) -> Option<Adoption> {
+        self.adoptions.pop()
+    }
+
+    /// The core's tag of a socket that has no single home.
+    pub(crate) fn tag(number: u32) -> u64 {
+        // No client has number 0.
+        SocketOwner { client: 0, index: 0, serial: number }.to_tag()
+    }
+
+    /// The socket is closed at one of its homes. Before [`HomeClose::Close`] it is forgotten.
+    pub(crate) fn close_home(&mut self, number: u32, home: SocketHome) -> HomeClose {
+        let Some(shared) = self.all.get_mut(&number) else { return HomeClose::Close };
+        shared.homes.retain(|other| *other != home);
+        if !shared.homes.is_empty() {
+            return HomeClose::Leave;
+        }
+        if !shared.is_hung_up() {
+            return HomeClose::Park;
+        }
+        self.forget(number);
+        HomeClose::Close
+    }
+
+    /// The next socket that no process holds any more and that has no home. It is forgotten.
+    pub(crate) fn poll_ended(&mut self) -> Option<Box<ParkedSocket>> {
+        let set = self.set.as_ref()?;
+        loop {
+            let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+            let mut events = [nothing; HANG_UPS];
+            let count = epoll::wait(set, &mut events, Some(&NOW)).unwrap_or(0);
+            if count == 0 {
+                return None;
+            }
+            for event in &events[..count] {
+                let number = u32::try_from(event.data.u64()).unwrap_or(0);
+                let Some(shared) = self.all.get_mut(&number) else { continue };
+                shared.hung_up = true;
+                // A process that has the socket in its region will close it, or end.
+                let _ = epoll::delete(set, &shared.end);
+                if shared.homes.is_empty() {
+                    return self.forget(number)?.parked;
+                }
+            }
+        }
+    }
+
+    fn forget(&mut self, number: u32) -> Option<SharedSocket> {
+        let shared = self.all.remove(&number)?;
+        self.numbers.remove(&shared.cookie);
+        self.ended.push(shared.cookie);
+        Some(shared)
+    }
+
+    /// The cookie of a socket that is shared no more.
+    pub(crate) fn take_forgotten(&mut self) -> Option<u64> {
+        self.ended.pop()
+    }
+
+    /// Are there calls, or reports for the supervisor?
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        !self.adoptions.is_empty() || !self.ended.is_empty()
+    }
+}

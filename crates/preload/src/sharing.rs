@@ -1,0 +1,113 @@
+//! Makes this process's sockets shared before other processes get descriptors of them.
+//!
+//! The placeholder of a shared socket is one end of a pair, whose other end the inet server has. It
+//! takes the place of the former placeholder under all of the socket's numbers. Flags stay as they
+//! are. A socket for which that fails keeps its placeholder: other processes cannot use it.
+
+#![allow(unsafe_code)]
+
+use core::ffi::c_int;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use sockets::shared::MOST_SHARED;
+use sockets::{Client, Socket};
+
+use crate::descriptors::{Descriptor, TABLE, end_cached};
+use crate::errno::{self, Outcome};
+use crate::open_socket::OpenSocket;
+use crate::table::Kind;
+use crate::{adopted, instance, process, real};
+
+/// An open socket and its numbers.
+struct Holding {
+    open: Arc<OpenSocket>,
+    numbers: Vec<c_int>,
+}
+
+/// Makes those of this process's sockets shared whose numbers are `wanted`.
+pub(crate) fn share(wanted: impl Fn(c_int) -> bool) {
+    let Some(client) = instance::known().filter(|_| !process::in_vfork_child()) else { return };
+    let mut holdings: Vec<Holding> = Vec::new();
+    for (fd, kind) in TABLE.range(0, u32::MAX) {
+        if kind != Kind::Socket {
+            continue;
+        }
+        let Some(Descriptor::Socket(open)) = TABLE.get(fd) else { continue };
+        if open.is_shared() {
+            continue;
+        }
+        match holdings.iter_mut().find(|one| Arc::ptr_eq(&one.open, &open)) {
+            Some(holding) => holding.numbers.push(fd),
+            None => holdings.push(Holding { open, numbers: vec![fd] }),
+        }
+    }
+    holdings.retain(|one| one.numbers.iter().any(|fd| wanted(*fd)));
+    for part in holdings.chunks(MOST_SHARED) {
+        // Without room for more, the rest stays as it is.
+        if share_part(client, part).is_err() {
+            return;
+        }
+    }
+}
+
+fn share_part(client: &Client, part: &[Holding]) -> Outcome<()> {
+    let sockets: Vec<&Socket> = part.iter().map(|one| &one.open.socket).collect();
+    let ends = client.share(&sockets)?;
+    for (Holding { open, numbers }, end) in part.iter().zip(ends) {
+        replace(open, numbers, &end)?;
+    }
+    Ok(())
+}
+
+/// Puts `end` under all numbers of `open`.
+fn replace(open: &Arc<OpenSocket>, numbers: &[c_int], end: &OwnedFd) -> Outcome<()> {
+    adopted::mark(end.as_raw_fd())?;
+    if open.is_nonblocking() {
+        rustix::io::ioctl_fionbio(end, true)?;
+    }
+    adopted::know(end.as_fd(), open)?;
+    open.set_shared();
+    for &fd in numbers {
+        let is_still = |now: &Descriptor| match now {
+            Descriptor::Socket(now) => Arc::ptr_eq(now, open),
+            _ => false,
+        };
+        // No close of the number comes between: it takes the entry out first.
+        let done = TABLE.with(fd, |now| now.is_some_and(is_still).then(|| put_under(end, fd)));
+        done.transpose()?;
+    }
+    if open.is_on_cached() {
+        open.set_on_cached(false);
+        end_cached(!open.is_nonblocking());
+    }
+    Ok(())
+}
+
+fn put_under(end: &OwnedFd, fd: c_int) -> Outcome<c_int> {
+    // SAFETY: the command takes no argument.
+    let flags = errno::check(unsafe { real::fcntl(fd, libc::F_GETFD, 0) })?;
+    let flags = if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
+    // SAFETY: no pointers. `fd` is a placeholder, which nothing else uses.
+    errno::check(unsafe { real::dup3(end.as_raw_fd(), fd, flags) })
+}
+
+/// Looks for descriptors of shared sockets that this process image does not know: those that an
+/// exec has left open.
+pub(crate) fn find_inherited() -> Result<(), Errno> {
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+    let mode = rustix::fs::Mode::empty();
+    let folder = rustix::fs::open(c"/proc/self/fd", flags, mode)?;
+    let mut room = Vec::with_capacity(4096);
+    let mut entries = rustix::fs::RawDir::new(&folder, room.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let number = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
+        let Some(fd) = number else { continue };
+        if adopted::is_marked(fd) {
+            TABLE.put_inherited(fd);
+        }
+    }
+    Ok(())
+}
