@@ -29,3 +29,26 @@ fn a_child_serves_the_connection_that_its_parent_accepted() {
     world.down(NET);
     world.assert_nothing_left();
 }
+
+/// Two children accept on their parent's listener at the same time, and both get connections. When
+/// one has ended, the other goes on.
+#[test]
+fn children_accept_on_one_listener() {
+    let Some(world) = World::new() else { return };
+    world.up(NET, Mode::given(), &[]);
+    let server =
+        Running::start(world.on_net(NET, &world.script("prefork.py", &["0.0.0.0", "8000", "2"])));
+    let _ = (server.line("ready"), server.line("ready"));
+    let ask = world.script("ask_digest.py", &[STACK, "8000", "40", "200000", "8"]);
+    let said = world.run(&ask).success();
+    assert_eq!(said.stdout.trim(), "answered 40", "{said}");
+    server.signal(rustix::process::Signal::TERM);
+    let said = server.finish().success();
+    let served: Vec<u32> =
+        said.stdout.lines().filter_map(|line| line.strip_prefix("served ")?.parse().ok()).collect();
+    assert_eq!(served.iter().sum::<u32>(), 40, "{said}");
+    assert!(served.len() == 2 && served.iter().all(|count| *count > 0), "{said}");
+    eventually("nothing is left", || world.ss(NET).iter().all(|row| row.state.starts_with("TIME")));
+    world.down(NET);
+    world.assert_nothing_left();
+}

@@ -57,6 +57,7 @@ use self::faults::{FaultBudgets, Origin};
 pub(crate) use self::instance::Instance;
 use self::reply_context::ReplyContext;
 use self::servers::{ServerId, Servers};
+use self::sharing::SharingRequests;
 pub(crate) use self::signals::Signals;
 use crate::exit::Failure;
 
@@ -150,6 +151,7 @@ pub(crate) struct Supervisor {
     /// Programs of origins that break the rules: they wait for their admission, and until when.
     waiting_hellos: Vec<WaitingHello>,
     hello_at: Option<Instant>,
+    sharing: SharingRequests,
     /// In mode `library`: the name of the program that hosts the servers.
     host_program: String,
     /// Operators that wait for the end.
@@ -189,6 +191,7 @@ impl Supervisor {
             awaited: AwaitedReplies::default(),
             faults,
             waiting_hellos: Vec::new(),
+            sharing: SharingRequests::default(),
             hello_at: None,
             host_program: String::new(),
             ending: Vec::new(),

@@ -7,14 +7,15 @@
 //! ```text
 //! inet server   1 for each client's bell, 1 for each of its threads (at least one thread),
 //!               1 for each shared socket
-//! supervisor    connection, process, memory, bell; and as many as a message has while a request is being answered;
+//! supervisor    connection, process, memory, bell; and 2 while a request is being answered;
+//!               the ends of a bounded number of sockets that become shared;
 //!               before Linux 6.16 connections that are being closed
 //! driver        nothing: it maps the memory and closes the descriptor
 //! ```
 //!
-//! Threads after a client's first one, and shared sockets, get three quarters of the room: a program with fewer thread
-//! slots than threads shares them, but without one it cannot be a client. In mode `library` the
-//! servers are in the program, with the program's own limit.
+//! Threads after a client's first one, and shared sockets, get three quarters of the room: a program
+//! with fewer thread slots than threads shares them, but without one it cannot be a client. In mode
+//! `library` the servers are in the program, with the program's own limit.
 
 use abi::control::Audience;
 use rustix::process::{Resource, getrlimit};
@@ -34,7 +35,9 @@ const OF_DRIVER: u64 = 64;
 /// Of a driver whose other end may send it descriptors ([`shm::closer`]).
 const OF_WIRE: u64 = (shm::closer::MOST_WAITING + 2 * shm::closer::MOST_PASSED) as u64;
 /// Of the supervisor for each client.
-const OF_CLIENT: u64 = 4 + 2 * abi::shared::MOST_SHARED as u64;
+const OF_CLIENT: u64 = 6;
+/// Of the supervisor for sockets that become shared: both ends of each.
+const SHARING: u64 = (2 * abi::shared::MOST_SHARED * super::sharing::IN_FLIGHT) as u64;
 /// Connections that are being closed, where programs may have put descriptors into them.
 const CLOSING: u64 = shm::closer::MOST_WAITING as u64 + 64;
 /// Connections of operators.
@@ -88,7 +91,7 @@ pub(super) fn check_client(
     }
     let listener = instance.sockets.of(Audience::Programs).listener();
     let closing = if takes_descriptors(listener) { CLOSING } else { 0 };
-    let others = BASE + OPERATORS + closing + most_unadmitted() as u64;
+    let others = BASE + OPERATORS + SHARING + closing + most_unadmitted() as u64;
     if others + (clients as u64 + 1) * OF_CLIENT > limit {
         return Err(refusal("supervisor", limit));
     }

@@ -65,7 +65,7 @@ impl Supervisor {
         let done = match request {
             ClientRequest::Hello { version, program } => self.hello(id, version, &program),
             ClientRequest::AttachThread => self.attach_thread(id),
-            ClientRequest::Share { sockets } => self.share(id, &sockets),
+            ClientRequest::Share { sockets } => self.share(id, sockets),
             ClientRequest::Bye => return self.bye(id),
             ClientRequest::Ps => self.ask_counters(id),
             ClientRequest::Ss { info, from } => {

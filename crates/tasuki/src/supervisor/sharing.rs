@@ -4,6 +4,7 @@
 //! socket counts for the client that asked, also after that client's end, until the inet server
 //! says that it is shared no more.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
 use abi::SocketId;
@@ -19,6 +20,17 @@ use super::servers::ServerId;
 use super::{ReplyContext, Supervisor};
 use crate::config::Mode;
 use crate::exit::Failure;
+
+/// Most requests that the inet server has at a time; the others wait. So few descriptors are on
+/// their way.
+pub(super) const IN_FLIGHT: usize = 2;
+
+/// Requests for shared sockets.
+#[derive(Default)]
+pub(super) struct SharingRequests {
+    in_flight: usize,
+    waiting: VecDeque<(ConnectionId, Vec<SocketId>)>,
+}
 
 /// A pair: the inet server's end, the program's end, and the cookie of the latter.
 fn pair() -> Result<(OwnedFd, OwnedFd, u64), Refusal> {
@@ -36,7 +48,20 @@ fn pair() -> Result<(OwnedFd, OwnedFd, u64), Refusal> {
 
 impl Supervisor {
     /// A client asks for shared sockets.
-    pub(super) fn share(&mut self, id: ConnectionId, sockets: &[SocketId]) -> Result<(), Refusal> {
+    pub(super) fn share(
+        &mut self,
+        id: ConnectionId,
+        sockets: Vec<SocketId>,
+    ) -> Result<(), Refusal> {
+        if self.sharing.in_flight < IN_FLIGHT {
+            return self.share_now(id, &sockets);
+        }
+        // Each connection has one request at a time.
+        self.sharing.waiting.push_back((id, sockets));
+        Ok(())
+    }
+
+    fn share_now(&mut self, id: ConnectionId, sockets: &[SocketId]) -> Result<(), Refusal> {
         let refuse = |message: String| Err(Refusal::Client(message));
         if self.instance.settings.mode == Mode::Library {
             return refuse("in mode library a socket stays with its process".to_owned());
@@ -69,6 +94,7 @@ impl Supervisor {
         let request = ServerRequest::ShareSockets { client: number, sockets: named };
         let context = ReplyContext::Shared { connection: id, cookies, ends };
         let fds: Vec<_> = ours.iter().map(AsFd::as_fd).collect();
+        self.sharing.in_flight += 1;
         Ok(self.servers.ask(ServerId::Inet, request, &fds, context)?)
     }
 
@@ -81,11 +107,19 @@ impl Supervisor {
         refusal: Option<String>,
     ) -> Result<(), Failure> {
         match refusal {
-            None => self.reply(id, &ClientReply::Shared, &ends.iter().collect::<Vec<_>>()),
+            None => self.reply(id, &ClientReply::Shared, &ends.iter().collect::<Vec<_>>())?,
             Some(message) => {
                 cookies.iter().for_each(|cookie| self.clients.end_shared(*cookie));
-                self.reply(id, &ClientReply::Error { message }, &[])
+                self.reply(id, &ClientReply::Error { message }, &[])?;
             }
         }
+        self.sharing.in_flight = self.sharing.in_flight.saturating_sub(1);
+        while self.sharing.in_flight < IN_FLIGHT
+            && let Some((id, sockets)) = self.sharing.waiting.pop_front()
+        {
+            let done = self.share_now(id, &sockets);
+            self.refuse(id, done)?;
+        }
+        Ok(())
     }
 }
