@@ -164,6 +164,38 @@ fn stages_of_a_receive_are_told_apart() {
     }
 }
 
+/// Every thread that spins measures its wake-ups, unless the configuration says how long it spins.
+#[test]
+fn the_longest_spin_follows_the_cost_of_a_wake_up() {
+    let Some(world) = World::over(Nic::Tap) else { return };
+    for (mode, server, driver) in
+        [(Mode::Split, 50_000..=400_000, 50_000..=400_000), (Mode::Fused, 50_000..=400_000, 0..=0)]
+    {
+        world.up(NET, mode, &[]);
+        let measured = |role: &str| world.counter(NET, &format!("{role}.wake-up-cost-ns")) > 0;
+        tasuki_tests::eventually("the server has measured wake-ups", || measured("server"));
+        if mode == Mode::Split {
+            tasuki_tests::eventually("the driver has measured wake-ups", || measured("nic"));
+        }
+        for (role, bounds) in [("server", server), ("nic", driver)] {
+            let cost = world.counter(NET, &format!("{role}.wake-up-cost-ns"));
+            let bound = world.counter(NET, &format!("{role}.spin-bound-ns"));
+            assert!(bounds.contains(&bound), "{mode:?} {role}: {cost} {bound}");
+        }
+        world.down(NET);
+    }
+    for micros in [0, 70] {
+        let config = format!("[instance]\nbusy_poll = {micros}\n");
+        std::fs::write(world.path("fixed.toml"), config).unwrap();
+        world.up(NET, Mode::Split, &["--config", &world.file("fixed.toml")]);
+        for role in ["server", "nic"] {
+            assert_eq!(world.counter(NET, &format!("{role}.wake-up-cost-ns")), 0);
+            assert_eq!(world.counter(NET, &format!("{role}.spin-bound-ns")), micros * 1000);
+        }
+        world.down(NET);
+    }
+}
+
 /// The driver need not wake the inet server when a datagram has left. It does so only if a program
 /// waits for the datagram's memory.
 #[test]

@@ -11,11 +11,13 @@
 //!   request carries an `id` that the reply repeats. Servers may also report events unasked
 //!   ([`ServerEvent`]).
 
+mod busy_poll;
 mod capture;
 mod status;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::busy_poll::BusyPoll;
 pub use self::capture::CaptureHeader;
 pub use self::status::{InstanceStatus, PoolStatus, ProcessStatus, SandboxStatus, SocketStatus};
 use crate::client::ClientParams;
@@ -178,8 +180,8 @@ pub struct InetConfig {
     pub tcp: TcpDefaults,
     /// Programs may read frames: they get received bytes in place.
     pub share_frames: bool,
-    /// How long the server's thread spins before it sleeps, microseconds; 0: not at all.
-    pub busy_poll: u32,
+    /// How long the server's thread spins before it sleeps.
+    pub busy_poll: BusyPoll,
 }
 
 /// Initial settings of an instance's TCP sockets; a program can change those of its own sockets.
@@ -301,8 +303,8 @@ pub struct NicConfig {
     pub offload: bool,
     /// The frame region is the device's own memory ([`crate::nic::NicLayout::for_umem`]).
     pub umem: bool,
-    /// How long the driver's own thread spins before it sleeps, microseconds; 0: not at all.
-    pub busy_poll: u32,
+    /// How long the driver's own thread spins before it sleeps.
+    pub busy_poll: BusyPoll,
 }
 
 /// A request of the supervisor to a server.

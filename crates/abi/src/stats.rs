@@ -67,6 +67,13 @@ impl Histogram {
     }
 }
 
+/// Is a counter of this name a duration of the present, in nanoseconds? Those of several drivers
+/// are not added up; the longest counts.
+#[must_use]
+pub fn is_duration(name: &str) -> bool {
+    name.ends_with("-ns")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,5 +100,11 @@ mod tests {
         let mut all = a.histogram("x");
         all.merge(&b.histogram("x"));
         assert_eq!((all.sum, all.count(), all.buckets[2]), (16, 3, 2));
+    }
+
+    #[test]
+    fn durations_are_told_by_their_unit() {
+        assert!(is_duration("server.spin-bound-ns"));
+        assert!(!is_duration("server.spins-won"));
     }
 }

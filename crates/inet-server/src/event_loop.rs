@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use abi::companion::{Companion, EPOLL_NUMBERS};
 use inet::Instant;
-use rustix::event::epoll::EventFlags;
-use shm::{Channel, spin};
+use rustix::event::epoll::Event;
+use shm::{Channel, Spin, spin};
 
 use crate::clock::{clock, secret};
 use crate::error::{ServerError, system};
-use crate::poller::{COMPANIONS, CONTROL, SHARED};
+use crate::poller::{COMPANIONS, CONTROL, SHARED, TIMER};
 use crate::server::Server;
 
 mod control;
@@ -170,8 +170,11 @@ impl EventLoop {
             self.server.engine.counters.sleeps += 1;
             let timeout = self.server.deadline(clock());
             let Self { server, companions, control_due, rung, .. } = self;
-            let mut report = |name, flags| report(companions, control_due, rung, name, flags);
-            server.poller.wait(timeout, &mut report).map_err(system("epoll_wait"))?;
+            let Server { poller, spin, .. } = server;
+            let report = |events: &[Event]| {
+                Report { companions, control_due, rung, spin }.pass_on(events);
+            };
+            poller.wait(timeout, report).map_err(system("epoll_wait"))?;
         }
         Ok(())
     }
@@ -198,7 +201,11 @@ impl EventLoop {
         }
         self.announced = true;
         self.server.announce();
-        !self.server.has_work() && self.prepare_drivers()
+        let sleep = !self.server.has_work() && self.prepare_drivers();
+        if sleep {
+            self.server.spin.before_sleep();
+        }
+        sleep
     }
 
     /// Takes the announcements back.
@@ -223,9 +230,10 @@ impl EventLoop {
         self.server.poller.add_bell(fd)
     }
 
-    /// Passes on a report of the epoll set.
-    pub fn woken(&mut self, name: u64, flags: EventFlags) {
-        report(&mut self.companions, &mut self.control_due, &mut self.rung, name, flags);
+    /// Passes on what the epoll set reported after a sleep.
+    pub fn woken(&mut self, events: &[Event]) {
+        let Self { server, companions, control_due, rung, .. } = self;
+        Report { companions, control_due, rung, spin: &mut server.spin }.pass_on(events);
     }
 
     /// Is there neither a client nor memory of a departed one?
@@ -271,24 +279,33 @@ impl EventLoop {
     }
 }
 
-/// Passes a report of the epoll set to the owner of its number.
-fn report(
-    companions: &mut [Box<dyn Companion>],
-    control_due: &mut Instant,
-    rung: &mut bool,
-    name: u64,
-    flags: EventFlags,
-) {
-    *rung |= name != CONTROL && name != SHARED;
-    match name.checked_sub(COMPANIONS) {
-        Some(number) => {
-            let number = usize::try_from(number / EPOLL_NUMBERS).unwrap_or(usize::MAX);
-            if let Some(companion) = companions.get_mut(number) {
-                companion.woken(name, flags);
+/// The parts of a loop that reports of the epoll set are for.
+struct Report<'a> {
+    companions: &'a mut [Box<dyn Companion>],
+    control_due: &'a mut Instant,
+    rung: &'a mut bool,
+    spin: &'a mut Spin,
+}
+
+impl Report<'_> {
+    /// Passes each event to the owner of its number.
+    fn pass_on(self, events: &[Event]) {
+        for event in events {
+            let name = event.data.u64();
+            *self.rung |= ![CONTROL, SHARED, TIMER].contains(&name);
+            match name.checked_sub(COMPANIONS) {
+                Some(number) => {
+                    let number = usize::try_from(number / EPOLL_NUMBERS).unwrap_or(usize::MAX);
+                    if let Some(companion) = self.companions.get_mut(number) {
+                        companion.woken(name, event.flags);
+                    }
+                }
+                None if name == CONTROL || name == SHARED => *self.control_due = Instant::ZERO,
+                // With other events it may not be the timer that ended the sleep.
+                None if name == TIMER && events.len() == 1 => self.spin.timer_fired(),
+                None => {}
             }
         }
-        None if name == CONTROL || name == SHARED => *control_due = Instant::ZERO,
-        None => {}
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) const BELL: u64 = 0;
 pub(crate) const CONTROL: u64 = 1;
 /// The set of the ends of shared sockets.
 pub(crate) const SHARED: u64 = 2;
+/// The timer of measured sleeps ([`shm::Spin::timer`]).
+pub(crate) const TIMER: u64 = 3;
 /// The first companion's first number.
 pub(crate) const COMPANIONS: u64 = 16;
 
@@ -45,6 +47,11 @@ impl Poller {
         self.add(fd, BELL, EventFlags::IN | EventFlags::ET)
     }
 
+    /// Adds the timer of measured sleeps.
+    pub(crate) fn add_timer(&self, fd: impl AsFd) -> io::Result<()> {
+        self.add(fd, TIMER, EventFlags::IN | EventFlags::ET)
+    }
+
     /// The set itself, for companions.
     pub(crate) fn set(&self) -> BorrowedFd<'_> {
         self.set.as_fd()
@@ -67,20 +74,18 @@ impl Poller {
         let _ = epoll::delete(&self.set, fd);
     }
 
-    /// Waits at most `timeout`, or for ever. Calls `report` with the number and the flags of each
-    /// ready descriptor.
+    /// Waits at most `timeout`, or for ever. Calls `report` with the ready descriptors' events.
     pub(crate) fn wait(
         &self,
         timeout: Option<Duration>,
-        report: &mut dyn FnMut(u64, EventFlags),
+        report: impl FnOnce(&[Event]),
     ) -> io::Result<()> {
         let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());
         let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let mut events = [nothing; EVENTS];
         match epoll::wait(&self.set, &mut events, timeout.as_ref()) {
             Ok(count) => {
-                let reported = events.iter().take(count);
-                reported.for_each(|event| report(event.data.u64(), event.flags));
+                report(events.get(..count).unwrap_or_default());
                 Ok(())
             }
             Err(rustix::io::Errno::INTR) => Ok(()),

@@ -17,7 +17,6 @@
 //! until [`Server::deadline`].
 
 use std::sync::Arc;
-use std::time::Duration;
 use std::{io, mem};
 
 use abi::call::PackagedCall;
@@ -109,12 +108,14 @@ impl Server {
     /// A server without interfaces and clients. `secret` keys the core's hashes and sequence
     /// numbers.
     pub(crate) fn new(config: InetConfig, secret: [u8; 16]) -> io::Result<Self> {
+        let (poller, spin) = (Poller::new()?, Spin::new(config.busy_poll.into()));
+        spin.timer().map_or(Ok(()), |timer| poller.add_timer(timer))?;
         Ok(Self {
             engine: Engine::new(secret, &config),
-            spin: Spin::new(Duration::from_micros(config.busy_poll.into())),
+            spin,
             config,
             clients: Vec::new(),
-            poller: Poller::new()?,
+            poller,
             network: Network::default(),
             interfaces: Vec::new(),
             announced: Vec::new(),

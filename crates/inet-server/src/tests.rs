@@ -29,7 +29,7 @@ use abi::call::{Op, ReturnPath};
 use abi::client::{
     CLIENT, ClientLayout, ClientParams, HeadWords, QUEUE, REQUESTS, RESULTS, SocketWords,
 };
-use abi::control::{InetConfig, ServerEvent, ServerReply, ServerRequest, TcpDefaults};
+use abi::control::{BusyPoll, InetConfig, ServerEvent, ServerReply, ServerRequest, TcpDefaults};
 use abi::data::{DataDescriptor, DataFlags};
 use abi::frame::{Chain, FillSlot, IfAttach, RxFrame, TxFrame};
 use abi::network::{InterfaceSettings, Ipv6Mode, Prefixed};
@@ -355,7 +355,7 @@ impl Host {
             rp_filter: 0,
             tcp: TcpDefaults::default(),
             share_frames,
-            busy_poll: 0,
+            busy_poll: BusyPoll::OFF,
         };
         let mut server = Server::new(config, [last; 16]).unwrap();
         let (region, fd) = Region::create("frames", LAYOUT.len, Backing::Small).unwrap();

@@ -23,14 +23,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::time::Duration;
 
 use abi::companion::Companion;
 use abi::control::{
-    NicConfig, NumberedRequest, ServerEvent, ServerOutput, ServerReply, ServerRequest,
+    BusyPoll, NicConfig, NumberedRequest, ServerEvent, ServerOutput, ServerReply, ServerRequest,
 };
-use abi::nic::NicLayout;
 use abi::stages::TraceStage;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -38,32 +35,26 @@ use rustix::io::Errno;
 use shm::descriptors::keep;
 use shm::{Access, Channel, Message, Region, Ringer, Sleep, Sleeper, Spin, TryRecv, spin};
 
+use self::parts::{DriverParts, OpenDevice, WrappedDevice, layout_of};
 use crate::backend::{self, DeviceContext, exactly};
-use crate::capture::CaptureDevice;
 use crate::device::Device;
 use crate::error::DriverError;
-use crate::fault::FaultDevice;
 use crate::frames::Frames;
 use crate::slot::DeviceSlot;
+
+mod parts;
 
 /// Steps without sleep after which the control connection is checked.
 const CONTROL_EVERY: u32 = 256;
 
-/// Descriptors of [`NicConfig`] before those of the device.
-const RINGS_FDS: usize = 3;
 /// Steps without sleep after which a device that had no frame is asked again.
 const ASK_EVERY: u32 = 4;
 
 const CONTROL: u64 = 0;
 const BELL: u64 = 1;
 const DEVICE: u64 = 2;
-
-/// Every device of a driver can make faults and be captured.
-type WrappedDevice = CaptureDevice<FaultDevice<DeviceSlot>>;
-
-/// Makes a device out of configuration and descriptors.
-type OpenDevice =
-    Box<dyn FnMut(DeviceContext<'_>, Vec<OwnedFd>) -> Result<Box<dyn Device>, DriverError> + Send>;
+/// The timer of measured sleeps ([`Spin::timer`]).
+const TIMER: u64 = 3;
 
 /// Runs a driver in this thread until the supervisor ends it or goes away (`Ok`), or it cannot go
 /// on.
@@ -72,6 +63,7 @@ type OpenDevice =
 /// See [`DriverError`].
 pub fn run(channel: Channel) -> Result<(), DriverError> {
     let mut driver = Driver::from_channel(channel)?;
+    driver.begin_spinning()?;
     while !driver.ended() {
         if driver.step()? {
             driver.spin.over();
@@ -114,7 +106,7 @@ pub struct Driver {
     control_in: u32,
     /// [`Driver::prepare_sleep`] allowed it.
     asleep: bool,
-    /// Of the driver's own thread.
+    /// Of the driver's own thread, if it has one.
     spin: Spin,
     bells_rung: u64,
     wake_ups: u64,
@@ -176,7 +168,7 @@ impl Driver {
         let DriverParts { frames, sleeper, inet, bell } = ends;
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(epoll_failed)?;
         let set = keep(set);
-        let spin = Spin::new(Duration::from_micros(config.busy_poll.into()));
+        let spin = Spin::new(BusyPoll::OFF.into());
         let mut driver = Self {
             control,
             config,
@@ -204,6 +196,14 @@ impl Driver {
         };
         driver.enter_set()?;
         Ok(driver)
+    }
+
+    /// The driver has a thread of its own, which spins before it sleeps.
+    fn begin_spinning(&mut self) -> Result<(), DriverError> {
+        self.spin = Spin::new(self.config.busy_poll.into());
+        let Some(timer) = self.spin.timer() else { return Ok(()) };
+        let (name, flags) = (EventData::new_u64(TIMER), EventFlags::IN | EventFlags::ET);
+        epoll::add(&self.set, timer, name, flags).map_err(epoll_failed)
     }
 
     fn enter_set(&mut self) -> Result<(), DriverError> {
@@ -331,6 +331,7 @@ impl Driver {
 
     /// Sleeps in this thread, after [`Driver::prepare_sleep`] allowed it.
     fn sleep(&mut self) -> Result<(), DriverError> {
+        self.spin.before_sleep();
         let slept = self.collect(None);
         self.awake();
         slept
@@ -345,7 +346,12 @@ impl Driver {
             Err(errno) => return Err(epoll_failed(errno)),
         };
         for event in &events[..count] {
-            self.woken(event.data.u64(), event.flags);
+            match event.data.u64() {
+                // With other events it may not be the timer that ended the sleep.
+                TIMER if count == 1 => self.spin.timer_fired(),
+                TIMER => {}
+                name => self.woken(name, event.flags),
+            }
         }
         Ok(())
     }
@@ -452,6 +458,8 @@ impl Driver {
                     ("nic.idle-wake-ups".to_owned(), self.idle_wake_ups),
                     ("nic.spins-won".to_owned(), spins.won),
                     ("nic.spins-lost".to_owned(), spins.lost),
+                    ("nic.wake-up-cost-ns".to_owned(), self.spin.wake_cost()),
+                    ("nic.spin-bound-ns".to_owned(), self.spin.most()),
                 ];
                 self.frames.counters(&mut |name, value| counters.push((name.to_owned(), value)));
                 let histograms = self.frames.histograms();
@@ -527,56 +535,6 @@ impl Companion for Driver {
             _ => {}
         }
     }
-}
-
-/// The parts of a driver, except its control connection.
-struct DriverParts {
-    frames: Frames<WrappedDevice>,
-    sleeper: Sleeper,
-    inet: Ringer,
-    bell: OwnedFd,
-}
-
-impl DriverParts {
-    fn new(
-        config: &NicConfig,
-        mut fds: Vec<OwnedFd>,
-        open: &mut OpenDevice,
-    ) -> Result<Self, DriverError> {
-        let device = fds.split_off(fds.len().min(RINGS_FDS));
-        let [region, bell, inet_bell] = exactly(fds)?;
-        let layout = layout_of(config);
-        let region: Arc<Region> = if config.strict {
-            Region::map_strict(region.as_fd(), layout.len)?
-        } else {
-            Region::map(region.as_fd(), layout.len, Access::ReadWrite)?
-        };
-        let context = DeviceContext { config, region: &region, layout: &layout };
-        let device = FaultDevice::new(
-            DeviceSlot::new(open(context, device)?).map_err(no_eventfd)?,
-            config.fault,
-        );
-        Ok(Self {
-            sleeper: Sleeper::new(region.word32(layout.nic_bell)?),
-            inet: Ringer::new(region.word32(layout.inet_bell)?, inet_bell),
-            frames: Frames::attach(
-                &region,
-                &layout,
-                CaptureDevice::new(device),
-                config.mac,
-                config.mtu,
-            )?,
-            bell,
-        })
-    }
-}
-
-fn layout_of(config: &NicConfig) -> NicLayout {
-    NicLayout::of(config.offload, config.umem)
-}
-
-fn no_eventfd(error: io::Error) -> DriverError {
-    DriverError::System { doing: "make an eventfd", error }
 }
 
 fn epoll_failed(errno: Errno) -> DriverError {

@@ -57,7 +57,8 @@
 //! closer: a thread for closes that take as long as another process chose
 //! sync: the atomics and system calls under these, or loom's models of them
 //! region: one mapping of one memfd
-//! spin fork passing peer descriptors bitmap: helpers that need no region
+//! spin: looking again before a sleep
+//! fork passing peer descriptors bitmap: helpers that need no region
 //! layout: sizes that all processes agree on
 //! ```
 
@@ -92,5 +93,5 @@ pub use region::{
     Access, Backing, OutOfRange, Region, RegionError, Word32, Word64, checksum, fold,
 };
 pub use ring::{Consumer, Producer, PushError, RingFault};
-pub use spin::Spin;
+pub use spin::{Spin, SpinLimit};
 pub use waiters::{PositionWord, Waiters};

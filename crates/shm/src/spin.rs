@@ -1,6 +1,6 @@
 //! Spinning: looking again for a while before a sleep.
 //!
-//! A wake-up on another processor takes 5 to 25 µs where an idle processor halts, as virtual ones
+//! A wake-up on another processor takes 5 to 60 µs where an idle processor halts, as virtual ones
 //! do. For a short wait, looking again is cheaper; for a long wait it only uses up time. So a wait
 //! has two parts. First the thread spins, at most for a bound. Then it announces sleep on its bell
 //! and sleeps as always ([`crate::bell`]). While the thread spins its bell says "awake", so a
@@ -14,9 +14,14 @@
 //! }
 //! ```
 //!
-//! The bound adapts to past waits, as the kernel's halt polling does. A wait that ended within the
-//! greatest bound lets the bound grow, so that the next such wait is spun through. A much longer
-//! wait lets the bound shrink, in the end to nothing. So an idle thread sleeps at once.
+//! The greatest bound is fixed, or follows the cost of the thread's own wake-ups
+//! ([`SpinLimit::Calibrated`]). The thread measures some of its sleeps for that, by a timer
+//! (`calibration.rs`, `wake_cost.rs`).
+//!
+//! Below the greatest one the bound adapts to past waits, as the kernel's halt polling does. A wait
+//! that ended within the greatest bound lets the bound grow, so that the next such wait is spun
+//! through. A much longer wait lets the bound shrink, in the end to nothing. So an idle thread
+//! sleeps at once.
 //!
 //! The length of a wait that was slept through tells less, since it contains wake-up latency, ours
 //! and the peer's. Sleeping can push the peer into sleeping too, which makes our next wait long
@@ -39,9 +44,15 @@
 //! A thread with work to do may yield as well ([`Spin::yield_once`]). A peer that was just handed
 //! work for a distant host then begins first, if it shares this processor.
 
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
+
+use self::calibration::Calibration;
+
+mod calibration;
+mod wake_cost;
 
 /// A spin that begins to be of use is at least that long, nanoseconds.
 const START: u64 = 10_000;
@@ -58,6 +69,15 @@ const MOST_OWED: u64 = 4_000_000;
 const SOON: u64 = 2;
 /// So many of these waits are slept through at most before one is spun in again.
 const MOST_FUTILE: u32 = 63;
+
+/// The greatest bound of a thread's spins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpinLimit {
+    /// Always the same; zero: the thread never spins.
+    Fixed(Duration),
+    /// Four wake-ups of the thread, as it measures them: 50 to 400 µs.
+    Calibrated,
+}
 
 /// Counters of a thread's spins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,6 +103,7 @@ pub struct Spin {
     /// For how long others had the processor, as far as it is not paid.
     owed: u64,
     spins: SpinCounts,
+    calibration: Option<Calibration>,
 }
 
 /// A wait that is not over.
@@ -96,12 +117,56 @@ struct Wait {
 }
 
 impl Spin {
-    /// SpinCounts at most so long at a time; zero: never.
+    /// Spins at most so long at a time. A calibrated limit stays at its least if the process has no
+    /// descriptor left for the timer.
     #[must_use]
-    pub fn new(most: Duration) -> Self {
-        let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
+    pub fn new(limit: SpinLimit) -> Self {
+        let (most, calibration) = match limit {
+            SpinLimit::Fixed(most) => (u64::try_from(most.as_nanos()).unwrap_or(u64::MAX), None),
+            SpinLimit::Calibrated => (wake_cost::LEAST, Calibration::new().ok()),
+        };
         let spins = SpinCounts::default();
-        Self { most, bound: most, wait: None, futile: 0, rest: 0, owed: 0, spins }
+        Self { most, bound: most, wait: None, futile: 0, rest: 0, owed: 0, spins, calibration }
+    }
+
+    /// The timer that ends measured sleeps. It belongs into the thread's epoll set, edge-triggered.
+    /// `None`: no sleep is measured.
+    #[must_use]
+    pub fn timer(&self) -> Option<BorrowedFd<'_>> {
+        self.calibration.as_ref().map(Calibration::timer)
+    }
+
+    /// The thread begins to sleep: measures the sleep if it is time to.
+    pub fn before_sleep(&mut self) {
+        if let Some(calibration) = &mut self.calibration {
+            calibration.before_sleep(now());
+        }
+    }
+
+    /// The timer, and nothing else, has ended the sleep.
+    pub fn timer_fired(&mut self) {
+        let calibration = self.calibration.as_mut();
+        if let Some(most) = calibration.and_then(|it| it.schedule().fired(now())) {
+            self.set_most(most);
+        }
+    }
+
+    /// The measured cost of a wake-up, nanoseconds; 0: unknown.
+    #[must_use]
+    pub fn wake_cost(&self) -> u64 {
+        self.calibration.as_ref().and_then(Calibration::nanos).unwrap_or(0)
+    }
+
+    /// The greatest bound of a spin at present, nanoseconds.
+    #[must_use]
+    pub fn most(&self) -> u64 {
+        self.most
+    }
+
+    /// Another greatest bound. A thread that spun for the former one spins for the new one.
+    fn set_most(&mut self, most: u64) {
+        self.bound = if self.bound == self.most { most } else { self.bound.min(most) };
+        self.most = most;
     }
 
     /// There was nothing to do: look again (after [`yield_processor`]), rather than sleep?
@@ -154,6 +219,9 @@ impl Spin {
     }
 
     fn over_at(&mut self, wait: Wait, now: u64) {
+        if let Some(calibration) = &mut self.calibration {
+            calibration.schedule().worked();
+        }
         if wait.spins {
             self.spins.won += 1;
             (self.futile, self.rest) = (0, 0);

@@ -23,6 +23,10 @@ use crate::device::Device;
 use crate::exit::{Code, Failure};
 use crate::publish::Publish;
 
+mod busy_poll;
+
+pub(crate) use self::busy_poll::BusyPollKey;
+
 /// A whole file. Everything may be left out.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -43,7 +47,7 @@ pub(crate) struct Config {
 pub(crate) struct InstanceSection {
     pub(crate) mode: Mode,
     pub(crate) clients: Ranged<1, 4000>,
-    pub(crate) busy_poll: Option<Ranged<0, 1000>>,
+    pub(crate) busy_poll: BusyPollKey,
     pub(crate) group: Option<Group>,
     pub(crate) faults_per_second: Ranged<0, 1000>,
 }
@@ -53,7 +57,7 @@ impl Default for InstanceSection {
         Self {
             mode: Mode::default(),
             clients: Ranged(1000),
-            busy_poll: None,
+            busy_poll: BusyPollKey::default(),
             group: None,
             faults_per_second: Ranged(1),
         }

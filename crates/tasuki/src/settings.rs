@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use abi::client::ClientParams;
-use abi::control::{FaultConfig, TcpDefaults};
+use abi::control::{BusyPoll, FaultConfig, TcpDefaults};
 use abi::network::{Ipv6Mode, RouteSettings};
 use rustix::process::Gid;
 use sandbox::Demand;
@@ -40,8 +40,8 @@ pub(crate) struct Settings {
     pub(crate) group: Option<Gid>,
     pub(crate) params: ClientParams,
     pub(crate) tcp: TcpDefaults,
-    /// Microseconds that a waiting thread looks again before it sleeps.
-    pub(crate) busy_poll: u32,
+    /// How long a waiting thread looks again before it sleeps.
+    pub(crate) busy_poll: BusyPoll,
     pub(crate) ipv6: Ipv6Mode,
     pub(crate) rp_filter: u8,
     /// How much of the servers' sandbox is wanted.
@@ -69,9 +69,6 @@ const MOST_INSIDE: usize = 7;
 /// Most interfaces whose frames can be shared. Their regions go to a program in one message, with
 /// two descriptors more.
 const MOST_SHARED: usize = shm::channel::MAX_FDS - 2;
-
-/// Microseconds that waiting threads look again where there are several processors.
-const BUSY_POLL: u32 = 50;
 
 impl Settings {
     /// For an instance of this name.
@@ -144,19 +141,18 @@ impl Settings {
             sandbox: Demand::from_variable(std::env::var_os(VARIABLE).as_deref()).map_err(wrong)?,
             params: config.memory.client.params().map_err(in_file)?,
             tcp: config.tcp,
-            busy_poll: config.instance.busy_poll.map_or_else(busy_poll, |micros| micros.0),
+            busy_poll: busy_poll(config.instance.busy_poll.0),
         })
     }
 }
 
-/// How long waiting threads look again if the file does not say, microseconds. With one processor
-/// nothing happens while they do.
-fn busy_poll() -> u32 {
+/// How long waiting threads look again. With one processor nothing happens while they do.
+fn busy_poll(wanted: BusyPoll) -> BusyPoll {
     // The machine's processors, such as "0-3": other processes work for us on processors where we
     // may not run.
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online");
     let one = online.is_ok_and(|online| !online.contains(['-', ',']));
-    if one { 0 } else { BUSY_POLL }
+    if one && wanted == BusyPoll::Auto { BusyPoll::OFF } else { wanted }
 }
 
 /// Are the keys that choose one of three in their range?

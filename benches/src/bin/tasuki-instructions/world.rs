@@ -17,8 +17,8 @@ use std::time::Duration;
 use abi::client::ClientParams;
 use abi::companion::Companion as _;
 use abi::control::{
-    ClientReply, ClientRequest, FaultConfig, InetConfig, NicConfig, NumberedRequest, ServerOutput,
-    ServerReply, ServerRequest,
+    BusyPoll, ClientReply, ClientRequest, FaultConfig, InetConfig, NicConfig, NumberedRequest,
+    ServerOutput, ServerReply, ServerRequest,
 };
 use abi::network::{InterfaceSettings, Ipv6Mode, Prefixed};
 use abi::nic::NicLayout;
@@ -131,7 +131,7 @@ impl World {
             offload: kind.offload,
             umem: false,
             strict: kind.strict,
-            busy_poll: 0,
+            busy_poll: BusyPoll::OFF,
         };
         let ask = NumberedRequest { id: 0, request: ServerRequest::ConfigureNic(nic) };
         line.send(&serde_json::to_vec(&ask)?, &[frames.as_fd(), bell.as_fd(), inet_bell.as_fd()])?;

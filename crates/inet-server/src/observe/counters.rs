@@ -11,6 +11,8 @@ inet::counters! {
     idle_wakes "server.idle-wake-ups" "Times that it was woken and found nothing to do."
     spins_won "server.spins-won" "Waits that were over while the server looked again."
     spins_lost "server.spins-lost" "Waits in which it looked again and slept all the same."
+    wake_cost "server.wake-up-cost-ns" "The cost of a wake-up as the server measured it."
+    spin_bound "server.spin-bound-ns" "The longest spin at present."
     bells "server.bells-rung" "System calls made to wake a program or a driver."
     driver_bells "server.bells-to-drivers" "Those of them that woke a driver."
     calls "calls.executed" "Calls taken from programs' request rings."

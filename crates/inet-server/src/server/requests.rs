@@ -61,6 +61,7 @@ impl Server {
         let mut counters = engine.counters.clone();
         let spins = self.spin.spins();
         (counters.spins_won, counters.spins_lost) = (spins.won, spins.lost);
+        (counters.wake_cost, counters.spin_bound) = (self.spin.wake_cost(), self.spin.most());
         self.clients.iter().flatten().for_each(|client| client.add_program_counters(&mut counters));
         let own = counters.iter().zip(nics).map(|((name, a), (_, b))| (name, a + b));
         let all = own.chain(engine.stack.counters());

@@ -227,7 +227,7 @@ fn a_link_that_may_have_forgotten_is_told_of_us() {
 
 #[test]
 fn the_event_loop_serves_its_supervisor_until_told_to_end() {
-    use abi::control::{CongestionControl, NumberedRequest, ServerOutput};
+    use abi::control::{BusyPoll, CongestionControl, NumberedRequest, ServerOutput};
     let (mut ours, theirs) = shm::Channel::pair().unwrap();
     let server = std::thread::spawn(|| crate::run(theirs, None));
     let mut id = 0;
@@ -253,7 +253,7 @@ fn the_event_loop_serves_its_supervisor_until_told_to_end() {
     };
     let config = InetConfig {
         share_frames: false,
-        busy_poll: 0,
+        busy_poll: BusyPoll::OFF,
         instance: "test".to_owned(),
         ipv6: Ipv6Mode::Off,
         rp_filter: 0,

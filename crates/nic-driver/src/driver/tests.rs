@@ -1,5 +1,5 @@
 use abi::client::ClientParams;
-use abi::control::{CaptureHeader, FaultConfig};
+use abi::control::{BusyPoll, CaptureHeader, FaultConfig};
 use abi::frame::DriverCall;
 use abi::frame::{FillSlot, MAX_PIECES, Piece, TxFrame};
 use abi::nic::{INET, LAYOUT, NIC, RING};
@@ -42,7 +42,7 @@ fn config(device: &str) -> NicConfig {
         offload: false,
         umem: false,
         strict: false,
-        busy_poll: 0,
+        busy_poll: BusyPoll::OFF,
     }
 }
 

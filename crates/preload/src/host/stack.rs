@@ -169,7 +169,7 @@ impl ProgramStack {
         if count > 0 {
             self.with(|place| {
                 let Some(stack) = place else { return };
-                events[..count].iter().for_each(|event| stack.woken(event.data.u64(), event.flags));
+                stack.woken(&events[..count]);
             });
         }
         Ok(())

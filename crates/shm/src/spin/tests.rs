@@ -12,7 +12,7 @@ struct Thread {
 
 impl Thread {
     fn new() -> Self {
-        Self { spin: Spin::new(Duration::from_nanos(MOST)), now: 7 }
+        Self { spin: Spin::new(SpinLimit::Fixed(Duration::from_nanos(MOST))), now: 7 }
     }
 
     /// Waits for so long; how long it spun.
@@ -103,7 +103,7 @@ fn a_processor_that_others_compute_on_is_left_to_them() {
 
 #[test]
 fn a_spin_of_no_time_is_none() {
-    let mut spin = Spin::new(Duration::ZERO);
+    let mut spin = Spin::new(SpinLimit::Fixed(Duration::ZERO));
     assert!(!spin.again());
     spin.over();
     assert_eq!(spin.spins(), SpinCounts::default());
@@ -111,7 +111,7 @@ fn a_spin_of_no_time_is_none() {
 
 #[test]
 fn the_clock_that_it_reads_goes_on() {
-    let mut spin = Spin::new(Duration::from_millis(1));
+    let mut spin = Spin::new(SpinLimit::Fixed(Duration::from_millis(1)));
     let mut looks = 0_u32;
     while spin.again() {
         looks += 1;
@@ -155,7 +155,7 @@ fn converse(ends: &mut [Spin; 2], rounds: u32, slow: u64) -> u64 {
 
 #[test]
 fn two_ends_do_not_sleep_because_the_other_one_does() {
-    let mut ends = [(); 2].map(|()| Spin::new(Duration::from_nanos(MOST)));
+    let mut ends = [(); 2].map(|()| Spin::new(SpinLimit::Fixed(Duration::from_nanos(MOST))));
     assert_eq!(converse(&mut ends, 50, 0), 20_000);
     // Both have lost the habit; nothing but that keeps them slow.
     for spin in &mut ends {
@@ -185,11 +185,42 @@ fn what_takes_a_little_too_long_is_seldom_spun_for() {
 
 #[test]
 fn who_steps_aside_does_so_only_where_nobody_computes() {
-    let mut spin = Spin::new(Duration::from_nanos(MOST));
+    let mut spin = Spin::new(SpinLimit::Fixed(Duration::from_nanos(MOST)));
     spin.lost_processor(TAKEN);
     assert_eq!(spin.owed, 0);
     spin.lost_processor(TAKEN + 1);
     spin.yield_once();
     // It did not even look, or the time of that would count.
     assert_eq!((spin.owed, spin.spins()), (TAKEN + 1, SpinCounts::default()));
+}
+
+#[test]
+fn a_calibrated_limit_begins_with_the_least() {
+    let mut spin = Spin::new(SpinLimit::Calibrated);
+    assert_eq!((spin.most(), spin.wake_cost()), (wake_cost::LEAST, 0));
+    assert!(spin.timer().is_some());
+    // A timer that was not set cannot have fired.
+    spin.timer_fired();
+    assert_eq!((spin.most(), spin.wake_cost()), (wake_cost::LEAST, 0));
+    assert!(Spin::new(SpinLimit::Fixed(Duration::from_nanos(MOST))).timer().is_none());
+}
+
+#[test]
+fn another_limit_keeps_what_the_waits_have_taught() {
+    let mut thread = Thread::new();
+    // It spins for the whole bound: also for a longer and for a shorter one.
+    thread.spin.set_most(200_000);
+    assert_eq!(thread.wait(150_000), 150_000);
+    thread.spin.set_most(20_000);
+    assert_eq!(thread.spin.bound, 20_000);
+    // It has learnt not to spin: a longer bound alone changes nothing.
+    for _ in 0..5 {
+        thread.wait(1_000_000);
+    }
+    thread.spin.set_most(400_000);
+    assert_eq!(thread.spin.bound, 0);
+    assert_eq!(thread.wait(300_000), 0);
+    thread.spin.bound = 100_000;
+    thread.spin.set_most(60_000);
+    assert_eq!(thread.spin.bound, 60_000);
 }

@@ -1,4 +1,4 @@
-use abi::control::CongestionControl;
+use abi::control::{BusyPoll, CongestionControl};
 
 use super::*;
 
@@ -63,6 +63,23 @@ fn example_keys() -> Vec<(String, String, String)> {
         }
     }
     keys
+}
+
+#[test]
+fn busy_poll_is_a_word_or_microseconds() {
+    let busy_poll = |value: &str| {
+        let text = format!("[instance]\nbusy_poll = {value}\n");
+        Config::parse(&text).map(|config| config.instance.busy_poll.0)
+    };
+    assert_eq!(busy_poll("\"auto\""), Ok(BusyPoll::Auto));
+    for micros in [0, 50, 1000] {
+        assert_eq!(busy_poll(&micros.to_string()), Ok(BusyPoll::Micros(micros)));
+    }
+    for wrong in ["-1", "1001", "\"Auto\"", "\"50\"", "true", "0.5", "5_000_000_000"] {
+        let (line, sentence) = busy_poll(wrong).unwrap_err();
+        assert_eq!(line, Some(2), "{wrong}");
+        assert!(sentence.contains("busy_poll") && sentence.contains("0 to 1000"), "{sentence}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::btree_map::Entry;
 
 use abi::control::{ClientReply, InstanceStatus, ProcessStatus, ServerReply, ServerRequest};
+use abi::stats::is_duration;
 
 use super::connections::ConnectionId;
 use super::requests::Refusal;
@@ -34,8 +35,11 @@ impl Supervisor {
             ServerReply::Counters { counters, pools, histograms } => {
                 // Counters of several drivers are added up.
                 for (name, count) in counters {
-                    let sum = gather.counters.entry(name).or_default();
-                    *sum = sum.saturating_add(count);
+                    let sum = gather.counters.entry(name.clone()).or_default();
+                    *sum = match is_duration(&name) {
+                        true => count.max(*sum),
+                        false => sum.saturating_add(count),
+                    };
                 }
                 gather.pools.extend(pools);
                 for histogram in histograms {

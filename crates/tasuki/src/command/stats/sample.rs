@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use abi::stats::Histogram;
+use abi::stats::{Histogram, is_duration};
 
 /// The reference page of all counters.
 const PAGE: &str = include_str!("../../../../../docs/reference/counters.md");
@@ -19,7 +19,7 @@ pub(super) struct Sample {
 
 /// Gauges: they say how much there is now, not how often something happened.
 pub(super) fn is_gauge(name: &str) -> bool {
-    name.starts_with("memory.") && name != "memory.frames-refused"
+    is_duration(name) || (name.starts_with("memory.") && name != "memory.frames-refused")
 }
 
 impl Sample {
