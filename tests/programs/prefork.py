@@ -22,7 +22,7 @@ def serve():
     served = 0
 
     def end(*_):
-        print("served", served, flush=True)
+        os.write(1, b"served %d\n" % served)
         os._exit(0)
 
     signal.signal(signal.SIGTERM, end)

@@ -1,6 +1,6 @@
 //! Sockets that several processes hold: inherited, passed on, listened on together.
 
-use tasuki_tests::{Mode, Running, STACK, World, eventually};
+use tasuki_tests::{Mode, Running, STACK, World, eventually, sha256, skip, write_noise};
 
 const NET: &str = "many";
 
@@ -51,4 +51,130 @@ fn children_accept_on_one_listener() {
     eventually("nothing is left", || world.ss(NET).iter().all(|row| row.state.starts_with("TIME")));
     world.down(NET);
     world.assert_nothing_left();
+}
+
+/// nginx with two workers: the master's listener is in both of them. `reload` makes new workers.
+fn nginx(listen: &str) {
+    let Some(world) = World::new() else { return };
+    if !installed("nginx") {
+        return skip("nginx is not installed");
+    }
+    std::fs::create_dir(world.path("www")).expect("a folder");
+    write_noise(&world.path("www/file"), 1 << 20, 3);
+    std::fs::write(world.path("nginx.conf"), nginx_conf(&world, listen)).expect("a file");
+    world.up(NET, Mode::given(), &[]);
+    let conf = world.file("nginx.conf");
+    let server = ["nginx", "-c", &conf, "-e", &world.file("error.log")].map(str::to_owned);
+    let mut server = Running::start(world.on_net(NET, &server));
+    let url = format!("http://{STACK}:8000/file");
+    let sum = format!("30 {}", sha256(&world.path("www/file")));
+    eventually("nginx listens in two workers", || !server.has_ended() && serving(&world) == 1);
+    for _ in 0..2 {
+        let said = world.run(&world.script("fetch_many.py", &[&url, "30"])).success();
+        assert_eq!(said.stdout.trim(), sum, "{said} {}", log(&world));
+        server.signal(rustix::process::Signal::HUP);
+    }
+    server.signal(rustix::process::Signal::QUIT);
+    let said = server.finish().success();
+    let log = log(&world);
+    assert!(!log.contains("[alert]") && !log.contains("[crit]"), "{said} {log}");
+    eventually("nothing is left", || world.ss(NET).iter().all(|row| row.state.starts_with("TIME")));
+    world.down(NET);
+    world.assert_nothing_left();
+}
+
+fn log(world: &World) -> String {
+    std::fs::read_to_string(world.path("error.log")).unwrap_or_default()
+}
+
+fn serving(world: &World) -> usize {
+    world.ss(NET).iter().filter(|row| row.state == "LISTEN").count()
+}
+
+fn nginx_conf(world: &World, listen: &str) -> String {
+    let (log, pid, root) = (world.file("error.log"), world.file("pid"), world.file("www"));
+    format!(
+        "user root; worker_processes 2; daemon off; error_log {log} info; pid {pid};
+         events {{ worker_connections 256; }}
+         http {{ access_log off; sendfile on; server {{ listen {listen}; root {root}; }} }}"
+    )
+}
+
+fn installed(program: &str) -> bool {
+    let found = std::process::Command::new("which").arg(program).output();
+    found.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn nginx_serves_with_two_workers() {
+    nginx("8000");
+}
+
+/// Runs a server on the stack, has it answer `times` times, ends it and looks that nothing is left.
+fn answers(world: &World, server: &[String], times: &str) {
+    world.up(NET, Mode::given(), &[]);
+    let server = Running::start(world.on_net(NET, server));
+    eventually("it listens", || serving(world) == 1);
+    let ask = world.script("ask_digest.py", &[STACK, "8000", times, "200000", "4"]);
+    let said = world.run(&ask).success();
+    assert_eq!(said.stdout.trim(), format!("answered {times}"), "{said}");
+    server.signal(rustix::process::Signal::TERM);
+    let _ = server.finish();
+    eventually("nothing is left", || world.ss(NET).iter().all(|row| row.state.starts_with("TIME")));
+    world.down(NET);
+    world.assert_nothing_left();
+}
+
+#[test]
+fn connections_are_passed_to_another_process() {
+    let Some(world) = World::new() else { return };
+    let path = world.file("way");
+    answers(&world, &world.script("pass_on.py", &["0.0.0.0", "8000", &path]), "10");
+}
+
+/// A program that executes another one in its place, which finds the listener as descriptor 3.
+#[test]
+fn a_listener_survives_an_exec() {
+    let Some(world) = World::new() else { return };
+    let program = tasuki_tests::program("activated.py");
+    let code = format!(
+        "import os, socket, sys\n\
+         listener = socket.create_server(('0.0.0.0', 8000))\n\
+         os.dup2(os.dup(listener.fileno()), 3)\n\
+         os.execve(sys.executable, [sys.executable, '{program}'], {{'LISTEN_FDS': '1'}})\n"
+    );
+    answers(&world, &world.python(&["-c", &code]), "10");
+}
+
+/// inetd: the child's standard input and output are the connection.
+fn socat(exec: &str) {
+    let Some(world) = World::new() else { return };
+    if !installed("socat") {
+        return skip("socat is not installed");
+    }
+    world.up(NET, Mode::given(), &[]);
+    let listen = "TCP-LISTEN:8000,reuseaddr,fork";
+    let server = Running::start(world.on_net(NET, &["socat", listen, exec]));
+    eventually("it listens", || serving(&world) == 1);
+    write_noise(&world.path("sent"), 1 << 20, 5);
+    let (sent, far) = (world.file("sent"), format!("TCP:{STACK}:8000"));
+    for _ in 0..3 {
+        let fetch = format!("socat -t 60 - {far} < {sent} | cmp - {sent}");
+        let _ = world.run(&["timeout", "100", "sh", "-c", &fetch]).success();
+    }
+    server.signal(rustix::process::Signal::TERM);
+    let _ = server.finish();
+    eventually("nothing is left", || world.ss(NET).iter().all(|row| row.state.starts_with("TIME")));
+    world.down(NET);
+    world.assert_nothing_left();
+}
+
+#[test]
+fn socat_forks_and_copies() {
+    socat("EXEC:cat");
+}
+
+#[test]
+fn socat_gives_the_connection_as_standard_input() {
+    socat("EXEC:cat,nofork");
 }

@@ -1,6 +1,7 @@
 //! The exported calls on one descriptor, by theme.
 
 mod control;
+mod exec;
 mod interfaces;
 mod io;
 mod lifecycle;

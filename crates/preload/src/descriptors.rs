@@ -30,17 +30,17 @@ pub(crate) fn is_socket(fd: c_int) -> bool {
 pub(crate) fn socket(fd: c_int) -> Outcome<Arc<OpenSocket>> {
     match TABLE.get(fd) {
         Some(Descriptor::Socket(socket)) if !socket.socket.is_moved() => Ok(socket),
-        other => take_up(fd, other),
+        other => take_up(fd, other.as_ref()),
     }
 }
 
 #[cold]
-fn take_up(fd: c_int, before: Option<Descriptor>) -> Outcome<Arc<OpenSocket>> {
+fn take_up(fd: c_int, before: Option<&Descriptor>) -> Outcome<Arc<OpenSocket>> {
     if before.is_none() && TABLE.kind(fd) != Kind::Inherited {
         return Err(Errno::BADF);
     }
     let open = adopted::open(fd)?;
-    if let Some(Descriptor::Socket(before)) = &before {
+    if let Some(Descriptor::Socket(before)) = before {
         open.receive_timeout.set(before.receive_timeout.get());
         open.send_timeout.set(before.send_timeout.get());
     }

@@ -16,6 +16,7 @@ use crate::{adopted, host, instance, placeholder, process, sharing};
 /// Once per process image, before any other use: remembers the process and registers the handler.
 pub(crate) fn watch() {
     process::remember();
+    sockets::remember_instance();
     // SAFETY: the handlers are functions of this library, which is never unloaded (LD_PRELOAD).
     let registered = unsafe { libc::pthread_atfork(Some(prepare), None, Some(child)) } == 0;
     if registered {

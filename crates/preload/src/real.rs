@@ -16,8 +16,9 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    FILE, epoll_event, fd_set, ifaddrs, iovec, mmsghdr, msghdr, nfds_t, off_t, pollfd, sigset_t,
-    size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
+    FILE, epoll_event, fd_set, ifaddrs, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd,
+    posix_spawn_file_actions_t, posix_spawnattr_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t,
+    timespec, timeval,
 };
 
 /// One function of the C library: its name, and its address once known.
@@ -112,6 +113,26 @@ real_calls! {
     fn dup2(old: c_int, new: c_int) -> c_int;
     fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int;
     fn _exit(status: c_int) -> ();
+    fn execve(
+        path: *const c_char, argv: *const *const c_char, envp: *const *const c_char,
+    ) -> c_int;
+    fn execv(path: *const c_char, argv: *const *const c_char) -> c_int;
+    fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int;
+    fn execvpe(
+        file: *const c_char, argv: *const *const c_char, envp: *const *const c_char,
+    ) -> c_int;
+    fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+    fn posix_spawn(
+        pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t,
+        attributes: *const posix_spawnattr_t, argv: *const *mut c_char, envp: *const *mut c_char,
+    ) -> c_int;
+    fn posix_spawnp(
+        pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t,
+        attributes: *const posix_spawnattr_t, argv: *const *mut c_char, envp: *const *mut c_char,
+    ) -> c_int;
+    fn posix_spawn_file_actions_adddup2(
+        actions: *mut posix_spawn_file_actions_t, fd: c_int, new: c_int,
+    ) -> c_int;
 
     fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t;
     fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t;

@@ -9,7 +9,8 @@ use abi::network::NetworkStatus;
 use abi::{Errno, Family, SocketKind};
 use rustix::event::PollFd;
 
-use crate::error::{ConnectError, ENV};
+use crate::environment::named_instance;
+use crate::error::ConnectError;
 use crate::membership::{Membership, SocketSpec};
 use crate::memory::TxArea;
 use crate::socket::{Socket, Watch, wait_any};
@@ -32,13 +33,14 @@ impl Client {
         Ok(Arc::new(Self { membership: Membership::join(path)? }))
     }
 
-    /// Becomes a client of the instance that [`crate::ENV`] names.
+    /// Becomes a client of the instance that [`crate::ENV`] names, or named when it was last
+    /// [remembered](crate::remember_instance).
     ///
     /// # Errors
-    /// [`ConnectError::NotNamed`] without that variable; otherwise as [`Client::connect`].
+    /// [`ConnectError::NotNamed`] without a name; otherwise as [`Client::connect`].
     pub fn from_env() -> Result<Arc<Self>, ConnectError> {
-        let path = std::env::var_os(ENV).filter(|path| !path.is_empty());
-        Self::connect(Path::new(&path.ok_or(ConnectError::NotNamed)?))
+        let path = named_instance().ok_or(ConnectError::NotNamed)?;
+        Self::connect(Path::new(&path))
     }
 
     pub(crate) fn membership(&self) -> &Arc<Membership> {

@@ -43,6 +43,7 @@
 //! membership: region, bells, call rings, thread slots, waiting
 //! memory: areas of the sending pool, and their holders
 //! local_stack: the stack inside this process (mode `library`)
+//! environment: the instance that the environment names
 //! descriptors error fork lock wait: vocabulary
 //! ```
 #![forbid(unsafe_code)]
@@ -51,6 +52,7 @@ pub mod aio;
 mod batch;
 mod client;
 mod descriptors;
+mod environment;
 mod error;
 mod fork;
 mod instance;
@@ -68,6 +70,7 @@ pub use abi::ancillary::{AncillarySet, RecvAncillary, SendAncillary};
 pub use abi::{Errno, Family, ShutdownHow, SocketKind};
 pub use batch::CallBatch;
 pub use client::Client;
+pub use environment::{named_instance, remember_instance};
 pub use error::{ConnectError, ENV};
 pub use fork::fork_watched;
 pub use instance::{forked, instance};

@@ -35,6 +35,7 @@ mod requests;
 mod server_process;
 mod servers;
 mod sharing;
+mod sharing_requests;
 mod signals;
 mod status;
 mod wires;
@@ -57,7 +58,7 @@ use self::faults::{FaultBudgets, Origin};
 pub(crate) use self::instance::Instance;
 use self::reply_context::ReplyContext;
 use self::servers::{ServerId, Servers};
-use self::sharing::SharingRequests;
+use self::sharing_requests::SharingRequests;
 pub(crate) use self::signals::Signals;
 use crate::exit::Failure;
 

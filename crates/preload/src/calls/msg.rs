@@ -1,6 +1,8 @@
 //! Messages: sendmsg, recvmsg, and many of them at a time.
 //!
-//! [`crate::cmsg`] reads and writes the control messages.
+//! [`crate::cmsg`] reads and writes the control messages. Kernel sockets pass descriptors
+//! (SCM_RIGHTS): sockets that are passed on become shared before, and the receiver notes which of
+//! its new descriptors are such sockets.
 
 #![allow(unsafe_code)]
 
@@ -13,10 +15,11 @@ use rustix::io::Errno;
 use sockets::{Family, SocketKind};
 
 use super::io::{all_readable, all_writable, destination, receive_bufs, result_len, send_bufs};
-use crate::descriptors::{is_socket, socket};
-use crate::errno::Outcome;
+use crate::descriptors::{TABLE, is_socket, socket};
+use crate::errno::{Outcome, Return};
 use crate::interpose::interpose;
-use crate::{cmsg, poll, sockaddr, time, transfer};
+use crate::table::Kind;
+use crate::{adopted, cmsg, instance, poll, real, sharing, sockaddr, time, transfer};
 
 /// Most messages of one sendmmsg, as in Linux (UIO_MAXIOV).
 const MOST_MESSAGES: usize = 1024;
@@ -169,12 +172,78 @@ fn flags_of_message(flags: c_int, at: usize, deadline: Option<Instant>) -> Outco
     Ok((flags & !libc::MSG_WAITFORONE) | dont_wait)
 }
 
+/// Calls `each` with the descriptors of a message of a kernel socket.
+///
+/// # Safety
+/// `msg` is null or points to a message, whose control buffer is as long as it says.
+unsafe fn passed_descriptors(msg: *const msghdr, mut each: impl FnMut(c_int)) {
+    // SAFETY: as the caller says.
+    let Some(message) = (unsafe { msg.as_ref() }) else { return };
+    if message.msg_control.is_null() || !instance::is_wanted() {
+        return;
+    }
+    // SAFETY: the buffer is there, and these walk within its length.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(msg) };
+    // SAFETY: not null, so within the buffer.
+    while let Some(part) = unsafe { header.as_ref() } {
+        if (part.cmsg_level, part.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+            // SAFETY: the header is there, and its data follows.
+            let data = unsafe { libc::CMSG_DATA(header) }.cast::<c_int>();
+            // SAFETY: no pointers.
+            let head = unsafe { libc::CMSG_LEN(0) } as usize;
+            for at in 0..part.cmsg_len.saturating_sub(head) / size_of::<c_int>() {
+                // SAFETY: within the message's length.
+                let place = unsafe { data.add(at) };
+                // SAFETY: as above.
+                each(unsafe { place.read_unaligned() });
+            }
+        }
+        // SAFETY: as above.
+        header = unsafe { libc::CMSG_NXTHDR(msg, header) };
+    }
+}
+
+/// Makes sockets shared that a message passes to another process. False.
+unsafe fn share_passed(msg: *const msghdr) -> bool {
+    let mut passed = Vec::new();
+    // SAFETY: passed on from the program.
+    unsafe {
+        passed_descriptors(msg, |fd| {
+            if TABLE.kind(fd) == Kind::Socket {
+                passed.push(fd);
+            }
+        });
+    }
+    if !passed.is_empty() {
+        sharing::share(|fd| passed.contains(&fd));
+    }
+    false
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
+    if is_socket(fd) {
+        // SAFETY: passed on from the program.
+        return Return::of(move || unsafe { receive_message(fd, msg, flags) });
+    }
+    // SAFETY: passed on from the program. A thread may be cancelled in it.
+    let done = unsafe { real::recvmsg(fd, msg, flags) };
+    if done >= 0 {
+        let note = |fd| {
+            if adopted::is_marked(fd) {
+                TABLE.take(fd);
+                TABLE.put_inherited(fd);
+            }
+        };
+        // SAFETY: the kernel has filled it.
+        unsafe { passed_descriptors(msg, note) };
+    }
+    done
+}
+
 interpose! {
     fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
-        is_socket(fd) => send_message(fd, msg, flags)
-    }
-    fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
-        is_socket(fd) => receive_message(fd, msg, flags)
+        is_socket(fd) || share_passed(msg) => send_message(fd, msg, flags)
     }
     fn sendmmsg(fd: c_int, vec: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
         is_socket(fd) => send_messages(fd, vec, count, flags)

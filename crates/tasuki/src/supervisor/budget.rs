@@ -13,9 +13,9 @@
 //! driver        nothing: it maps the memory and closes the descriptor
 //! ```
 //!
-//! Threads after a client's first one, and shared sockets, get three quarters of the room: a program
-//! with fewer thread slots than threads shares them, but without one it cannot be a client. In mode
-//! `library` the servers are in the program, with the program's own limit.
+//! Threads after a client's first one, and shared sockets, get three quarters of the room: a
+//! program with fewer thread slots than threads shares them, but without one it cannot be a client.
+//! In mode `library` the servers are in the program, with the program's own limit.
 
 use abi::control::Audience;
 use rustix::process::{Resource, getrlimit};
@@ -36,8 +36,11 @@ const OF_DRIVER: u64 = 64;
 const OF_WIRE: u64 = (shm::closer::MOST_WAITING + 2 * shm::closer::MOST_PASSED) as u64;
 /// Of the supervisor for each client.
 const OF_CLIENT: u64 = 6;
+/// Most requests for shared sockets that the inet server has at a time; the others wait. So few
+/// descriptors are on their way.
+pub(super) const SHARING_REQUESTS: usize = 2;
 /// Of the supervisor for sockets that become shared: both ends of each.
-const SHARING: u64 = (2 * abi::shared::MOST_SHARED * super::sharing::IN_FLIGHT) as u64;
+const SHARING: u64 = (2 * abi::shared::MOST_SHARED * SHARING_REQUESTS) as u64;
 /// Connections that are being closed, where programs may have put descriptors into them.
 const CLOSING: u64 = shm::closer::MOST_WAITING as u64 + 64;
 /// Connections of operators.

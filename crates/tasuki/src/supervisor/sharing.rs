@@ -4,7 +4,6 @@
 //! socket counts for the client that asked, also after that client's end, until the inet server
 //! says that it is shared no more.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
 use abi::SocketId;
@@ -20,17 +19,6 @@ use super::servers::ServerId;
 use super::{ReplyContext, Supervisor};
 use crate::config::Mode;
 use crate::exit::Failure;
-
-/// Most requests that the inet server has at a time; the others wait. So few descriptors are on
-/// their way.
-pub(super) const IN_FLIGHT: usize = 2;
-
-/// Requests for shared sockets.
-#[derive(Default)]
-pub(super) struct SharingRequests {
-    in_flight: usize,
-    waiting: VecDeque<(ConnectionId, Vec<SocketId>)>,
-}
 
 /// A pair: the inet server's end, the program's end, and the cookie of the latter.
 fn pair() -> Result<(OwnedFd, OwnedFd, u64), Refusal> {
@@ -53,7 +41,7 @@ impl Supervisor {
         id: ConnectionId,
         sockets: Vec<SocketId>,
     ) -> Result<(), Refusal> {
-        if self.sharing.in_flight < IN_FLIGHT {
+        if self.sharing.in_flight < budget::SHARING_REQUESTS {
             return self.share_now(id, &sockets);
         }
         // Each connection has one request at a time.
@@ -114,7 +102,7 @@ impl Supervisor {
             }
         }
         self.sharing.in_flight = self.sharing.in_flight.saturating_sub(1);
-        while self.sharing.in_flight < IN_FLIGHT
+        while self.sharing.in_flight < budget::SHARING_REQUESTS
             && let Some((id, sockets)) = self.sharing.waiting.pop_front()
         {
             let done = self.share_now(id, &sockets);

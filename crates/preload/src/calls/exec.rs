@@ -1,0 +1,149 @@
+//! Other programs in this process's place, or beside it: sockets that are to survive become shared.
+//!
+//! A program that inherits a socket needs the library and the instance's name. Servers clear the
+//! environment before they execute themselves anew. So where sockets are passed on, the two
+//! variables are, too, unless the program has given them a value.
+//!
+//! Not seen: `execl` and its like, whose arguments no Rust function can take, and what a child of
+//! `vfork` does with `dup2`. Their sockets must be shared before, as those of each fork are.
+
+#![allow(unsafe_code)]
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr::null;
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::OsStringExt;
+
+use crate::descriptors::{TABLE, is_socket};
+use crate::errno::{self, Outcome};
+use crate::interpose::interpose;
+use crate::table::Kind;
+use crate::{instance, process, real, sharing};
+
+static PRELOAD: &CStr = c"LD_PRELOAD";
+
+/// Does a new program inherit this descriptor?
+fn survives(fd: c_int) -> bool {
+    // SAFETY: the command takes no argument.
+    let flags = unsafe { real::fcntl(fd, libc::F_GETFD, 0) };
+    flags >= 0 && flags & libc::FD_CLOEXEC == 0
+}
+
+/// An environment for a new program: the program's strings, and those that are added.
+struct Environment {
+    all: Vec<*const c_char>,
+    _added: Vec<CString>,
+}
+
+impl Environment {
+    /// # Safety
+    /// `given` is null or an array of strings that ends with null.
+    unsafe fn new(given: *const *const c_char) -> Self {
+        let mut all = Vec::new();
+        let mut at = given;
+        // SAFETY: the caller says that the array ends with null.
+        while !at.is_null() && unsafe { !(*at).is_null() } {
+            // SAFETY: as above.
+            all.push(unsafe { *at });
+            // SAFETY: the end was not reached.
+            at = unsafe { at.add(1) };
+        }
+        let mut added = Vec::new();
+        let library = own_path().map(|path| (PRELOAD.to_bytes(), path));
+        let name = sockets::named_instance().map(|path| (sockets::ENV.as_bytes(), path));
+        for (variable, value) in library.into_iter().chain(name) {
+            // SAFETY: the caller says that these are strings.
+            let mut strings = all.iter().map(|one| unsafe { CStr::from_ptr(*one) }.to_bytes());
+            let is_it =
+                |one: &[u8]| one.strip_prefix(variable).is_some_and(|v| v.starts_with(b"="));
+            if !strings.any(is_it) {
+                added.extend(CString::new([variable, b"=", &value.into_vec()].concat()));
+            }
+        }
+        all.extend(added.iter().map(|one| one.as_ptr()));
+        all.push(null());
+        Self { all, _added: added }
+    }
+}
+
+/// The path of this library.
+fn own_path() -> Option<OsString> {
+    // SAFETY: an all-zero Dl_info is a value of it; dladdr only writes to it.
+    let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
+    // SAFETY: the address is one of this library's; `info` has room.
+    let found = unsafe { libc::dladdr((&raw const PRELOAD).cast::<c_void>(), &raw mut info) };
+    if found == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: dladdr gives a string, which lives as long as the library.
+    let path = unsafe { CStr::from_ptr(info.dli_fname) };
+    Some(OsString::from_vec(path.to_bytes().to_vec()))
+}
+
+/// Makes sockets shared that a new program inherits, and calls `exec` with its environment.
+unsafe fn execute(
+    given: *const *const c_char,
+    exec: impl FnOnce(*const *const c_char) -> c_int,
+) -> Outcome<c_int> {
+    let passed_on = |&(fd, _): &(c_int, Kind)| is_socket(fd) && survives(fd);
+    if process::in_vfork_child() || !TABLE.range(0, u32::MAX).iter().any(passed_on) {
+        return errno::check(exec(given));
+    }
+    sharing::share(survives);
+    // SAFETY: passed on from the program.
+    let environment = unsafe { Environment::new(given) };
+    errno::check(exec(environment.all.as_ptr()))
+}
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+type Actions = libc::posix_spawn_file_actions_t;
+type Attributes = libc::posix_spawnattr_t;
+
+interpose! {
+    fn execve(
+        path: *const c_char, argv: *const *const c_char, envp: *const *const c_char,
+    ) -> c_int {
+        instance::is_wanted() => execute(envp, |envp| real::execve(path, argv, envp))
+    }
+    fn execv(path: *const c_char, argv: *const *const c_char) -> c_int {
+        instance::is_wanted() => execute(environ, |envp| real::execve(path, argv, envp))
+    }
+    fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int {
+        instance::is_wanted() => execute(environ, |envp| real::execvpe(file, argv, envp))
+    }
+    fn execvpe(
+        file: *const c_char, argv: *const *const c_char, envp: *const *const c_char,
+    ) -> c_int {
+        instance::is_wanted() => execute(envp, |envp| real::execvpe(file, argv, envp))
+    }
+    fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
+        instance::is_wanted() => execute(envp, |envp| real::fexecve(fd, argv, envp))
+    }
+    fn posix_spawn(
+        pid: *mut libc::pid_t, path: *const c_char, actions: *const Actions,
+        attributes: *const Attributes, argv: *const *mut c_char, envp: *const *mut c_char,
+    ) -> c_int {
+        instance::is_wanted() => {
+            sharing::share(survives);
+            Ok(real::posix_spawn(pid, path, actions, attributes, argv, envp))
+        }
+    }
+    fn posix_spawnp(
+        pid: *mut libc::pid_t, file: *const c_char, actions: *const Actions,
+        attributes: *const Attributes, argv: *const *mut c_char, envp: *const *mut c_char,
+    ) -> c_int {
+        instance::is_wanted() => {
+            sharing::share(survives);
+            Ok(real::posix_spawnp(pid, file, actions, attributes, argv, envp))
+        }
+    }
+    fn posix_spawn_file_actions_adddup2(actions: *mut Actions, fd: c_int, new: c_int) -> c_int {
+        is_socket(fd) => {
+            sharing::share(|wanted| wanted == fd);
+            Ok(real::posix_spawn_file_actions_adddup2(actions, fd, new))
+        }
+    }
+}
