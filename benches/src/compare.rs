@@ -189,7 +189,7 @@ fn measure(host: &Host, round: u32, plan: &Plan, quick: bool) -> Result<Vec<Row>
 }
 
 /// The output of a client, which is less than a pipe holds.
-fn output_of(
+pub(crate) fn output_of(
     host: &Host,
     arguments: &[String],
     mut threads: Option<&mut KernelThreads>,

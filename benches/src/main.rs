@@ -17,6 +17,7 @@
 //! * `syscalls` measures system calls with and without the sandbox.
 //! * `programs` runs several clients on one instance at once.
 //! * `fairness` measures a client beside another that does its worst.
+//! * `states` measures round trips where idle processors halt, and where they are kept awake.
 //! * `all` runs everything; `targets` and `tables` show the results.
 //!
 //! ```text layers
@@ -25,9 +26,10 @@
 //! found: the results of all parts
 //! handover devices syscalls: areas, devices and system calls by themselves
 //! calls: packaged calls by themselves
+//! states: round trips in both states of the machine
 //! compare programs idle fairness: whole instances
 //! paired instruments: an earlier build beside this one; bells, sleeps and stages
-//! hosts operations client serve: namespaces, operations, both ends of a connection
+//! hosts operations client serve machine: namespaces, operations, both ends, the machine's state
 //! report native smoltcp_peer: tables; the stacks besides `std::net`
 //! row args transport: shared by all of them
 //! protocol setup processor_time: the order on the wire, set-ups, processor time
@@ -45,6 +47,7 @@ mod handover;
 mod hosts;
 mod idle;
 mod instruments;
+mod machine;
 mod native;
 mod operations;
 mod paired;
@@ -56,6 +59,7 @@ mod row;
 mod serve;
 mod setup;
 mod smoltcp_peer;
+mod states;
 mod syscalls;
 mod targets;
 mod transport;
@@ -106,6 +110,11 @@ enum Command {
     Idle(instruments::InstanceArgs),
     /// Round trips of several programs at once, with and without spinning (needs root).
     Programs(programs::ProgramsArgs),
+    /// Round trips where idle processors halt, and where they are kept awake (needs root).
+    States(states::StatesArgs),
+    /// Keeps a processor awake for `states`.
+    #[command(hide = true)]
+    KeepAwake,
     /// What a client notices while a neighbour does its worst (needs root).
     Fairness(fairness::FairnessArgs),
     /// The client of `fairness`.
@@ -143,6 +152,8 @@ fn main() -> anyhow::Result<()> {
         Command::Tables(args) => all::tables(&args),
         Command::Idle(args) => idle::idle(&args),
         Command::Programs(args) => programs::run(&args),
+        Command::States(args) => states::run(&args),
+        Command::KeepAwake => machine::keep_awake(),
         Command::Fairness(args) => fairness::run(&args),
         Command::Neighbour(args) => fairness::neighbour(&args),
         Command::Worst(args) => fairness::worst(&args),

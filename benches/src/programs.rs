@@ -27,9 +27,9 @@ pub(crate) struct ProgramsArgs {
     /// How many programs at a time.
     #[arg(long, value_delimiter = ',', default_value = "1,2,4")]
     programs: Vec<u32>,
-    /// Microseconds for which waits look again.
-    #[arg(long, value_delimiter = ',', default_value = "0,50")]
-    busy_poll: Vec<u32>,
+    /// How long waits look again: microseconds, or auto.
+    #[arg(long, value_delimiter = ',', default_value = "0,50,auto")]
+    busy_poll: Vec<BusyPollChoice>,
     /// Round trips of 64 bytes of each program.
     #[arg(long, default_value_t = 2000)]
     count: u32,
@@ -41,6 +41,35 @@ pub(crate) struct ProgramsArgs {
     json: bool,
 }
 
+/// A value of `instance.busy_poll`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(untagged)]
+enum BusyPollChoice {
+    Micros(u32),
+    Word(String),
+}
+
+impl std::str::FromStr for BusyPollChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Word(text.to_owned())),
+            _ => text.parse().map(Self::Micros).map_err(|_| "microseconds, or auto".to_owned()),
+        }
+    }
+}
+
+impl BusyPollChoice {
+    /// As the configuration has it.
+    fn toml(&self) -> String {
+        match self {
+            Self::Micros(micros) => micros.to_string(),
+            Self::Word(word) => format!("{word:?}"),
+        }
+    }
+}
+
 /// A median of one round: that of the programs' medians.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Trip {
@@ -49,7 +78,7 @@ pub(crate) struct Trip {
     /// Instance and programs on one processor, the server on the other.
     pinned: bool,
     programs: u32,
-    busy_poll: u32,
+    busy_poll: BusyPollChoice,
     median_us: f64,
 }
 
@@ -74,14 +103,15 @@ fn measure(args: &ProgramsArgs, config: &Path) -> Result<Vec<Trip>> {
         eprintln!("programs: round {round} of {}", args.rounds);
         for (pinned, mode) in [(true, "split"), (true, "fused"), (false, "split"), (false, "fused")]
         {
-            for &busy_poll in &args.busy_poll {
-                fs::write(config, format!("[instance]\nbusy_poll = {busy_poll}\n"))?;
+            for busy_poll in &args.busy_poll {
+                fs::write(config, format!("[instance]\nbusy_poll = {}\n", busy_poll.toml()))?;
                 let config = Some(config);
                 let instance =
                     Instance::made(&Making { tasuki: &args.tasuki, mode, pinned, config })?;
                 for &programs in &args.programs {
                     let median_us = together(&instance, programs, args.count)?;
                     let mode = mode.to_owned();
+                    let busy_poll = busy_poll.clone();
                     trips.push(Trip { mode, pinned, programs, busy_poll, median_us });
                 }
             }
@@ -111,23 +141,23 @@ fn together(instance: &Instance, programs: u32, count: u32) -> Result<f64> {
 
 /// A table, a row for each mode and number of programs.
 pub(crate) fn table(trips: &[Trip]) -> String {
-    let mut polls: Vec<u32> = trips.iter().map(|trip| trip.busy_poll).collect();
+    let mut polls: Vec<&BusyPollChoice> = trips.iter().map(|trip| &trip.busy_poll).collect();
     polls.sort_unstable();
     polls.dedup();
     let mut rows: Vec<_> =
         trips.iter().map(|trip| (!trip.pinned, trip.programs, trip.mode.as_str())).collect();
     rows.sort_unstable();
     rows.dedup();
-    let heads: String = polls.iter().map(|poll| format!(" busy_poll {poll} |")).collect();
+    let heads: String = polls.iter().map(|poll| format!(" busy_poll {} |", poll.toml())).collect();
     let lines = "---:|".repeat(polls.len());
     let mut text = format!("| processors | programs | mode |{heads}\n|---|---:|---|{lines}\n");
     for (spread, programs, mode) in rows {
         let place = if spread { "as scheduled" } else { "one for Tasuki and programs" };
         text += &format!("| {place} | {programs} | {mode} |");
-        for &poll in &polls {
+        for poll in &polls {
             let same = |trip: &&Trip| {
-                (!trip.pinned, trip.programs, trip.mode.as_str(), trip.busy_poll)
-                    == (spread, programs, mode, poll)
+                (!trip.pinned, trip.programs, trip.mode.as_str(), &trip.busy_poll)
+                    == (spread, programs, mode, *poll)
             };
             let all = trips.iter().filter(same).map(|trip| trip.median_us).collect();
             text += &median(all).map_or_else(|| " |".to_owned(), |us| format!(" {us:.1} |"));

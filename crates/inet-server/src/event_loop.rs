@@ -290,7 +290,7 @@ struct Report<'a> {
 impl Report<'_> {
     /// Passes each event to the owner of its number.
     fn pass_on(self, events: &[Event]) {
-        for event in events {
+        for (place, event) in events.iter().enumerate() {
             let name = event.data.u64();
             *self.rung |= ![CONTROL, SHARED, TIMER].contains(&name);
             match name.checked_sub(COMPANIONS) {
@@ -301,8 +301,8 @@ impl Report<'_> {
                     }
                 }
                 None if name == CONTROL || name == SHARED => *self.control_due = Instant::ZERO,
-                // With other events it may not be the timer that ended the sleep.
-                None if name == TIMER && events.len() == 1 => self.spin.timer_fired(),
+                // The events are in the order in which they came. The first ended the sleep.
+                None if name == TIMER && place == 0 => self.spin.timer_fired(),
                 None => {}
             }
         }

@@ -345,10 +345,10 @@ impl Driver {
             Err(Errno::INTR) => 0,
             Err(errno) => return Err(epoll_failed(errno)),
         };
-        for event in &events[..count] {
+        for (place, event) in events[..count].iter().enumerate() {
             match event.data.u64() {
-                // With other events it may not be the timer that ended the sleep.
-                TIMER if count == 1 => self.spin.timer_fired(),
+                // The events are in the order in which they came. The first ended the sleep.
+                TIMER if place == 0 => self.spin.timer_fired(),
                 TIMER => {}
                 name => self.woken(name, event.flags),
             }

@@ -143,7 +143,7 @@ impl Spin {
         }
     }
 
-    /// The timer, and nothing else, has ended the sleep.
+    /// The timer has ended the sleep, and no other event.
     pub fn timer_fired(&mut self) {
         let calibration = self.calibration.as_mut();
         if let Some(most) = calibration.and_then(|it| it.schedule().fired(now())) {

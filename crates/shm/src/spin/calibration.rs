@@ -2,8 +2,8 @@
 //!
 //! Now and then a timer is set before a sleep, for [`AHEAD`] later. If nothing else ends the sleep,
 //! the thread runs too late by the cost of a wake-up. On a halted virtual processor an eventfd's
-//! wake-up takes the same time (docs/design/waiting.md). If another event ends the sleep, there is
-//! no sample.
+//! wake-up takes the same time (docs/design/waiting.md). If another event comes first, there is no
+//! sample.
 //!
 //! No other process takes part, so none can lie. A client that keeps the processors busy makes
 //! samples longer, within [`super::wake_cost::MOST`].

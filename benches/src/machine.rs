@@ -1,0 +1,136 @@
+//! The state of the machine: what a wake-up costs, what the hypervisor takes, how many threads wait
+//! for a processor, and how to keep processors awake.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::report::median;
+
+/// Sleeps of which a wake-up's cost is the median.
+const SLEEPS: u32 = 200;
+/// Their length.
+const SLEEP: Duration = Duration::from_micros(200);
+/// Places in the first line of /proc/stat, behind its name.
+const STEAL: usize = 7;
+const TIMES: usize = 8;
+
+/// The state during a measurement.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct MachineState {
+    /// Microseconds by which a sleeper runs too late: the median of some short sleeps before.
+    pub(crate) wake_up_us: f64,
+    /// The part of all processors' time that the hypervisor gave to others, percent.
+    pub(crate) steal_percent: f64,
+    /// The load average of the last minute, after it.
+    pub(crate) load: f64,
+}
+
+/// Watches the machine during a measurement.
+pub(crate) struct Watch {
+    wake_up_us: f64,
+    before: Vec<u64>,
+}
+
+impl Watch {
+    /// Begins, with some short sleeps.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self { wake_up_us: wake_up()?, before: times()? })
+    }
+
+    /// Ends.
+    pub(crate) fn end(self) -> Result<MachineState> {
+        let after = times()?;
+        let passed: Vec<u64> =
+            after.iter().zip(&self.before).map(|(now, then)| now.saturating_sub(*then)).collect();
+        let steal = passed.get(STEAL).copied().unwrap_or(0) as f64;
+        let steal_percent = 100.0 * steal / passed.iter().sum::<u64>().max(1) as f64;
+        let loads = fs::read_to_string("/proc/loadavg")?;
+        let load = loads.split(' ').next().context("a load average")?.parse()?;
+        Ok(MachineState { wake_up_us: self.wake_up_us, steal_percent, load })
+    }
+}
+
+/// Times of all processors by kind, in ticks.
+fn times() -> Result<Vec<u64>> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    let line = stat.lines().next().context("a line of /proc/stat")?;
+    line.split_whitespace().skip(1).take(TIMES).map(|ticks| Ok(ticks.parse()?)).collect()
+}
+
+/// Microseconds that a timer wakes this thread too late.
+fn wake_up() -> Result<f64> {
+    let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK)?;
+    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let it_value = Timespec { tv_sec: 0, tv_nsec: SLEEP.subsec_nanos().into() };
+    let time = Itimerspec { it_interval: zero, it_value };
+    let now = || {
+        let now = clock_gettime(ClockId::Monotonic);
+        Duration::try_from(now).context("the clock")
+    };
+    let mut late = Vec::new();
+    for _ in 0..SLEEPS {
+        let due = now()? + SLEEP;
+        timerfd_settime(&timer, TimerfdTimerFlags::empty(), &time)?;
+        poll(&mut [PollFd::new(&timer, PollFlags::IN)], None)?;
+        late.push(now()?.saturating_sub(due).as_secs_f64() * 1e6);
+    }
+    median(late).context("sleeps")
+}
+
+/// A process of lowest priority for each processor, which keeps it awake.
+pub(crate) struct KeptAwake(Vec<Child>);
+
+impl KeptAwake {
+    /// Begins.
+    pub(crate) fn new() -> Result<Self> {
+        let processors = rustix::thread::sched_getaffinity(None)?;
+        let mut kept = Self(Vec::new());
+        for processor in (0..rustix::thread::CpuSet::MAX_CPU).filter(|it| processors.is_set(*it)) {
+            let mut command = Command::new("taskset");
+            command.args(["-c", &processor.to_string(), "chrt", "--idle", "0"]);
+            command.arg(std::env::current_exe()?).arg("keep-awake").stdout(Stdio::null());
+            kept.0.push(command.spawn().context("starting taskset and chrt (util-linux)")?);
+        }
+        Ok(kept)
+    }
+}
+
+impl Drop for KeptAwake {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // It may have failed already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Never lets this processor halt. Ends with its parent.
+pub(crate) fn keep_awake() -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    loop {
+        std::hint::spin_loop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_gives_figures_in_their_ranges() {
+        let state = Watch::new().unwrap().end().unwrap();
+        assert!(state.wake_up_us > 0.0, "{state:?}");
+        assert!((0.0..=100.0).contains(&state.steal_percent) && state.load >= 0.0, "{state:?}");
+    }
+}
