@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Manual(ManualArgs),
     #[command(hide = true)]
     Server(ServerArgs),
+    #[command(hide = true)]
+    Relay(RelayArgs),
 }
 
 /// Environment variables that matter to Tasuki, and what each does.
@@ -118,6 +120,10 @@ pub(crate) struct RunArgs {
     /// Use the running instance NAME instead of making one
     #[arg(long, value_name = "NAME", conflicts_with_all = INSTANCE_OPTIONS)]
     pub(crate) net: Option<InstanceName>,
+    /// How the program's sockets become Tasuki's: by the preloaded library (preload), by a filter
+    /// of system calls and a relay (seccomp: also static programs and direct system calls), or both
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    pub(crate) intercept: Intercept,
     #[command(flatten)]
     pub(crate) options: InstanceOptions,
     /// The program and its arguments
@@ -420,6 +426,29 @@ pub(crate) struct ManualArgs {
     /// The directory
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
+}
+
+/// How the sockets of a program become Tasuki's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(crate) enum Intercept {
+    /// The library where it can be loaded, and the filter beneath it
+    #[default]
+    Auto,
+    /// The library only: programs that make system calls themselves use the host's network
+    Preload,
+    /// The filter only
+    Seccomp,
+}
+
+/// Be the relay of a program; only `tasuki run` starts it. Standard input is a socket that brings
+/// the end of the program's filter.
+#[derive(Debug, Args)]
+pub(crate) struct RelayArgs {
+    /// Socket of the instance
+    pub(crate) instance: PathBuf,
+    /// Be no child of the caller
+    #[arg(long)]
+    pub(crate) detach: bool,
 }
 
 /// Be a server of an instance; only the supervisor starts these.

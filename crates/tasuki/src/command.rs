@@ -6,6 +6,7 @@ pub(crate) mod down;
 pub(crate) mod manual;
 pub(crate) mod network;
 pub(crate) mod ps;
+pub(crate) mod relay;
 pub(crate) mod run;
 pub(crate) mod server;
 pub(crate) mod ss;

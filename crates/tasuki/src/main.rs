@@ -70,6 +70,7 @@ fn main() -> ExitCode {
         Command::Capture(capture) => command::capture::capture(&capture),
         Command::Completion(completion) => command::completion::completion(&completion),
         Command::Manual(manual) => command::manual::manual(&manual),
+        Command::Relay(relay) => command::relay::relay(&relay),
         Command::Server(server) => command::server::server(&server),
     };
     match done {

@@ -103,6 +103,19 @@ impl TcpStream {
         aio::TcpStream::connect(addr).await.map(Self)
     }
 
+    /// Connects from `local`, where port 0 is any. Dropping the future ends the attempt.
+    ///
+    /// # Errors
+    /// As [`aio::TcpStream::connect_from`].
+    pub async fn connect_from(local: SocketAddr, addr: SocketAddr) -> io::Result<Self> {
+        aio::TcpStream::connect_from(local, addr).await.map(Self)
+    }
+
+    /// Ends the connection with a reset.
+    pub fn abort(self) {
+        self.0.abort();
+    }
+
     /// Sends small writes at once instead of gathering them (TCP_NODELAY).
     ///
     /// # Errors
@@ -126,35 +139,64 @@ impl TcpStream {
     }
 }
 
-impl AsyncRead for TcpStream {
+impl AsyncRead for &TcpStream {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let room = into.initialize_unfilled();
-        let stream = Pin::new(&mut self.0);
+        let mut stream = &self.0;
+        let stream = Pin::new(&mut stream);
         let len = ready!(futures_io::AsyncRead::poll_read(stream, context, room))?;
         into.advance(len);
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for TcpStream {
+impl AsyncWrite for &TcpStream {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         from: &[u8],
     ) -> Poll<io::Result<usize>> {
-        futures_io::AsyncWrite::poll_write(Pin::new(&mut self.0), context, from)
+        futures_io::AsyncWrite::poll_write(Pin::new(&mut &self.0), context, from)
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        futures_io::AsyncWrite::poll_flush(Pin::new(&mut self.0), context)
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        futures_io::AsyncWrite::poll_flush(Pin::new(&mut &self.0), context)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        futures_io::AsyncWrite::poll_close(Pin::new(&mut self.0), context)
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        futures_io::AsyncWrite::poll_close(Pin::new(&mut &self.0), context)
+    }
+}
+
+impl AsyncRead for TcpStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut &*self).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for TcpStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        from: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut &*self).poll_write(context, from)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut &*self).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut &*self).poll_shutdown(context)
     }
 }
 

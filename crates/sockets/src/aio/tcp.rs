@@ -18,6 +18,7 @@ use crate::wait::Wait;
 /// SOL_SOCKET, SO_REUSEADDR, IPPROTO_TCP and TCP_NODELAY, by Linux's numbers.
 const SOL_SOCKET: i32 = 1;
 const SO_REUSEADDR: i32 = 2;
+const SO_LINGER: i32 = 13;
 const IPPROTO_TCP: i32 = 6;
 const TCP_NODELAY: i32 = 1;
 /// Connections that may wait to be accepted.
@@ -74,6 +75,33 @@ impl AsyncTcpStream {
         let owned = ReactorSocket::open(SocketKind::Stream, addr).await?;
         owned.call(Request::connect(&owned.socket, addr)).await?;
         Ok(Self(owned))
+    }
+
+    /// Connects from `local` to `addr`; port 0 is any port. Dropping the future ends the attempt.
+    ///
+    /// # Errors
+    /// As [`AsyncTcpStream::connect`]; EADDRINUSE and EADDRNOTAVAIL for `local`.
+    pub async fn connect_from(local: SocketAddr, addr: SocketAddr) -> io::Result<Self> {
+        let owned = ReactorSocket::open(SocketKind::Stream, addr).await?;
+        let on = 1_i32.to_ne_bytes();
+        let reuse = Request::set_option(&owned.socket, SOL_SOCKET, SO_REUSEADDR, &on);
+        // The calls travel together; they are carried out in this order.
+        let reuse = owned.reactor.call(reuse)?;
+        let bind = owned.reactor.call(Request::bind(&owned.socket, local))?;
+        let connect = owned.reactor.call(Request::connect(&owned.socket, addr))?;
+        reuse.await?;
+        bind.await?;
+        connect.await?;
+        Ok(Self(owned))
+    }
+
+    /// Ends the connection with a reset, as close(2) does with SO_LINGER and no time.
+    pub fn abort(self) {
+        let mut linger = [0; 8];
+        linger[..4].copy_from_slice(&1_i32.to_ne_bytes());
+        let request = Request::set_option(&self.0.socket, SOL_SOCKET, SO_LINGER, &linger);
+        // Without room for the call the connection ends in order, as by drop.
+        let _ = self.0.reactor.call_and_forget(request);
     }
 
     /// Ends reading, writing or both.

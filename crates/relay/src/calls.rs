@@ -1,0 +1,145 @@
+//! Calls of programs that the filter tells the relay of.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::SocketType;
+
+use crate::notification::{Notification, NotificationSocket};
+use crate::relay::Relay;
+use crate::{datagrams, incoming, kernel};
+
+/// After these pauses a call that was let through is looked for in the kernel's lists.
+const LOOKS: [Duration; 7] = [
+    Duration::ZERO,
+    Duration::from_micros(50),
+    Duration::from_micros(200),
+    Duration::from_millis(1),
+    Duration::from_millis(5),
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+];
+
+/// Answers a call, now or when the instance has.
+pub(crate) fn handle(relay: &Rc<Relay>, calls: &Rc<NotificationSocket>, call: Notification) {
+    match call.call {
+        libc::SYS_socket => socket(calls, &call),
+        libc::SYS_listen => {
+            let (relay, calls) = (Rc::clone(relay), Rc::clone(calls));
+            tokio::task::spawn_local(async move { listen(&relay, &calls, call).await });
+        }
+        libc::SYS_bind => {
+            calls.let_through(&call);
+            let relay = Rc::clone(relay);
+            tokio::task::spawn_local(async move { look(&relay, find_datagram_sockets).await });
+        }
+        _ => calls.let_through(&call),
+    }
+}
+
+/// A socket of our namespace in place of one of the host's.
+fn socket(calls: &NotificationSocket, call: &Notification) {
+    let [family, kind, protocol, ..] = call.arguments;
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    let close_on_exec = kind & u64::from(libc::SOCK_CLOEXEC.cast_unsigned()) != 0;
+    let plain = kind as libc::c_int & !flags;
+    if !matches!(plain, libc::SOCK_STREAM | libc::SOCK_DGRAM) {
+        // As for a user who may not make one.
+        return calls.answer(call, Err(Errno::PERM));
+    }
+    match kernel::socket(family, kind, protocol) {
+        Ok(socket) => calls.answer_with(call, socket, close_on_exec),
+        Err(error) => calls.answer(call, Err(errno(&error))),
+    }
+}
+
+async fn listen(relay: &Rc<Relay>, calls: &NotificationSocket, call: Notification) {
+    let socket = match calls.descriptor(&call, call.arguments[0]) {
+        Ok(socket) => socket,
+        Err(Errno::PERM | Errno::NOSYS) => {
+            calls.let_through(&call);
+            return look(relay, find_listeners).await;
+        }
+        // The call will say what is wrong with it.
+        Err(_) => return calls.let_through(&call),
+    };
+    let ours = kernel::is_of_this_namespace(&socket, relay.cookie);
+    if !ours || rustix::net::sockopt::socket_type(&socket) != Ok(SocketType::STREAM) {
+        return calls.let_through(&call);
+    }
+    let backlog = call.arguments[1] as i32;
+    let done = listen_at(relay, &socket, backlog).await;
+    calls.answer(&call, done.map_err(|error| errno(&error)));
+}
+
+/// The instance listens first: it knows whether the port is free.
+async fn listen_at(relay: &Rc<Relay>, socket: &OwnedFd, backlog: i32) -> io::Result<()> {
+    let local = incoming::local_end(socket)?;
+    let local = match local.port() {
+        0 => bind_anywhere(socket, local).await?,
+        _ => local,
+    };
+    if let Err(error) = incoming::listen(relay, local).await {
+        // Perhaps for a program that has closed its socket meanwhile.
+        incoming::sweep(relay)?;
+        if errno(&error) != Errno::ADDRINUSE || incoming::listen(relay, local).await.is_err() {
+            return Err(error);
+        }
+    }
+    Ok(rustix::net::listen(socket, backlog)?)
+}
+
+/// A program listens without having bound its socket: the kernel chooses a port.
+async fn bind_anywhere(socket: &OwnedFd, local: SocketAddr) -> io::Result<SocketAddr> {
+    rustix::net::bind(socket, &local)?;
+    incoming::local_end(socket)
+}
+
+/// Looks for what a call that was let through has done, until it is found.
+async fn look(relay: &Rc<Relay>, find: impl AsyncFn(&Rc<Relay>) -> io::Result<bool>) {
+    for pause in LOOKS {
+        tokio::time::sleep(pause).await;
+        match find(relay).await {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => tracing::debug!(%error, "cannot list the programs' sockets"),
+        }
+    }
+}
+
+/// Listens for programs' sockets that nobody listens for yet.
+async fn find_listeners(relay: &Rc<Relay>) -> io::Result<bool> {
+    let mut found = false;
+    for local in relay.sweep.listeners()?.all() {
+        let known = relay.listeners.borrow().contains_key(&local);
+        if known || relay.outgoing.borrow().is_door(local) {
+            continue;
+        }
+        found = true;
+        if let Err(error) = incoming::listen(relay, local).await {
+            tracing::warn!(%error, %local, "a program listens, and nobody can reach it");
+        }
+    }
+    Ok(found)
+}
+
+/// Opens the ports of programs' datagram sockets that nobody has opened yet.
+async fn find_datagram_sockets(relay: &Rc<Relay>) -> io::Result<bool> {
+    let mut found = false;
+    for local in relay.sweep.datagram_sockets()?.all() {
+        let port = (local.is_ipv6(), local.port());
+        if local.port() != 0 && !relay.carriers.borrow().contains_key(&port) {
+            found = true;
+            datagrams::open(relay, port, None);
+        }
+    }
+    Ok(found)
+}
+
+fn errno(error: &io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
+}

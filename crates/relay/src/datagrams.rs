@@ -1,0 +1,139 @@
+//! Datagrams of programs.
+//!
+//! A program's datagram socket is a kernel socket of the relay's namespace. Its datagrams come out
+//! of the TUN device, and leave through a socket of the instance with the same port. What that
+//! one receives goes back as a packet with the sender's address.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+
+use rustix::io::Errno;
+use tasuki_tokio::UdpSocket;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::packet;
+use crate::relay::Relay;
+use crate::tun::Frame;
+
+/// Sockets of the instance that carry datagrams at a time.
+const MOST: usize = 1024;
+/// Datagrams of a port that may wait for the instance. More are lost, as on a link.
+const QUEUE: usize = 64;
+/// Longest datagram.
+const LONGEST: usize = 65_535;
+
+/// The port of a program, and whether it is IPv6's.
+pub(crate) type Port = (bool, u16);
+
+/// What carries the datagrams of one port.
+pub(crate) struct Carrier {
+    queue: mpsc::Sender<Outgoing>,
+    task: JoinHandle<()>,
+}
+
+struct Outgoing {
+    /// The program's end, to which answers go.
+    from: SocketAddr,
+    to: SocketAddr,
+    payload: Vec<u8>,
+    /// The whole packet, to be quoted by an error.
+    packet: Vec<u8>,
+}
+
+/// A program has sent a datagram.
+pub(crate) fn send(
+    relay: &Rc<Relay>,
+    (from, to): (SocketAddr, SocketAddr),
+    payload: &[u8],
+    frame: Frame<'_>,
+) {
+    let port = (from.is_ipv6(), from.port());
+    if !relay.carriers.borrow().contains_key(&port) {
+        open(relay, port, Some(from));
+    }
+    if let Some(carrier) = relay.carriers.borrow().get(&port) {
+        let quote = frame.packet();
+        let packet = quote.get(..quote.len().min(512)).unwrap_or_default().to_vec();
+        let _ = carrier.queue.try_send(Outgoing { from, to, payload: payload.to_vec(), packet });
+    }
+}
+
+/// A program has bound a datagram socket: what arrives at its port is its.
+pub(crate) fn open(relay: &Rc<Relay>, port: Port, end: Option<SocketAddr>) {
+    let mut carriers = relay.carriers.borrow_mut();
+    if carriers.len() >= MOST || carriers.contains_key(&port) {
+        return;
+    }
+    let (queue, outgoing) = mpsc::channel(QUEUE);
+    let task = tokio::task::spawn_local(carry(Rc::clone(relay), port, end, outgoing));
+    carriers.insert(port, Carrier { queue, task });
+}
+
+/// Forgets ports whose programs have closed their sockets.
+pub(crate) fn sweep(relay: &Relay) -> io::Result<()> {
+    if relay.carriers.borrow().is_empty() {
+        return Ok(());
+    }
+    let there = relay.sweep.datagram_sockets()?;
+    relay.carriers.borrow_mut().retain(|(_, port), carrier| {
+        let stays = there.has_port(*port);
+        if !stays {
+            carrier.task.abort();
+        }
+        stays
+    });
+    Ok(())
+}
+
+async fn carry(
+    relay: Rc<Relay>,
+    (v6, port): Port,
+    end: Option<SocketAddr>,
+    mut outgoing: mpsc::Receiver<Outgoing>,
+) {
+    let any: IpAddr = if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    let socket = match UdpSocket::bind((any, port).into()).await {
+        Ok(socket) => socket,
+        Err(_) => match UdpSocket::bind((any, 0).into()).await {
+            Ok(socket) => socket,
+            Err(error) => {
+                tracing::warn!(%error, port, "datagrams of this port are lost");
+                return;
+            }
+        },
+    };
+    let mut buffer = vec![0; LONGEST];
+    let mut end = end;
+    loop {
+        tokio::select! {
+            next = outgoing.recv() => {
+                let Some(one) = next else { return };
+                end = Some(one.from);
+                if let Err(error) = socket.send_to(&one.payload, one.to).await {
+                    report(&relay, &error, &one);
+                }
+            }
+            received = socket.recv_from(&mut buffer) => {
+                let Ok((len, peer)) = received else { continue };
+                let peer = SocketAddr::from((peer.ip().to_canonical(), peer.port()));
+                let to = end.filter(|end| end.is_ipv6() == peer.is_ipv6());
+                let to = to.or_else(|| {
+                    let address = relay.namespace.borrow().address(peer.is_ipv6())?;
+                    Some(SocketAddr::from((address, port)))
+                });
+                let packet = to.and_then(|to| packet::datagram(peer, to, &buffer[..len]));
+                packet.inspect(|packet| relay.tun.write(packet));
+            }
+        }
+    }
+}
+
+/// The program's socket learns of it by an ICMP error.
+fn report(relay: &Relay, error: &io::Error, one: &Outgoing) {
+    let errno = error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
+    if let Some(message) = packet::unreachable(errno, &one.packet, one.to) {
+        relay.tun.write(&message);
+    }
+}

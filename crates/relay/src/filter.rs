@@ -1,0 +1,141 @@
+//! The filter of system calls that programs get, and the call that installs it.
+//!
+//! The filter decides by numbers in registers alone, which a program cannot change afterwards. All
+//! processes that a program starts have it as well, and nobody can take it away.
+//!
+//! | call | verdict |
+//! |---|---|
+//! | socket(AF_INET or AF_INET6) | the relay answers |
+//! | socket(AF_UNIX, AF_NETLINK, AF_ALG) | made |
+//! | socket of another family | EAFNOSUPPORT: it might reach the host's network |
+//! | bind, listen | the relay looks at it first |
+//! | io_uring_setup | ENOSYS: its sockets would not be seen |
+//! | a socket call of another calling convention (32 bits, x32) | ENOSYS |
+//! | all others | made |
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use libc::sock_filter;
+
+/// The audit architecture of this build's system calls.
+#[cfg(target_arch = "x86_64")]
+const ARCH: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const ARCH: u32 = 0xc000_00b7;
+/// Numbers from here on are x32's, on x86-64.
+const X32: u32 = 0x4000_0000;
+/// Calls of 32-bit programs that make sockets: socketcall(2) and socket(2) of i386, socket(2) of
+/// ARM.
+const OTHER: [u32; 2] = if cfg!(target_arch = "x86_64") { [102, 359] } else { [281, 281] };
+/// The same number for every processor.
+const URING: u32 = libc::SYS_io_uring_setup as u32;
+
+/// Offsets in seccomp_data.
+const NUMBER: u32 = 0;
+const ARCHITECTURE: u32 = 4;
+const FIRST_ARGUMENT: u32 = if cfg!(target_endian = "little") { 16 } else { 20 };
+
+const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+const NOTIFY: u32 = libc::SECCOMP_RET_USER_NOTIF;
+
+const fn errno(number: libc::c_int) -> u32 {
+    libc::SECCOMP_RET_ERRNO | number.cast_unsigned()
+}
+
+const fn load(offset: u32) -> sock_filter {
+    sock_filter {
+        code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16,
+        jt: 0,
+        jf: 0,
+        k: offset,
+    }
+}
+
+/// Instruction `at`: goes to `target` if the loaded number is `value`, and on to the next otherwise.
+const fn equal(at: u8, value: u32, target: u8) -> sock_filter {
+    jump(libc::BPF_JEQ, at, value, target)
+}
+
+const fn jump(how: u32, at: u8, value: u32, target: u8) -> sock_filter {
+    let code = (libc::BPF_JMP | how | libc::BPF_K) as u16;
+    sock_filter { code, jt: target - at - 1, jf: 0, k: value }
+}
+
+const fn answer(verdict: u32) -> sock_filter {
+    sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: verdict }
+}
+
+/// The places of the last instructions.
+const NATIVE: u8 = 7;
+const FAMILY: u8 = 14;
+const NOTIFIED: u8 = 21;
+const NO_CALL: u8 = 22;
+const ALLOWED: u8 = 23;
+
+/// The program; see the module. Most calls are none of these, so they are allowed first.
+const PROGRAM: [sock_filter; 24] = [
+    load(ARCHITECTURE),
+    equal(1, ARCH, NATIVE),
+    load(NUMBER),
+    equal(3, OTHER[0], NO_CALL),
+    equal(4, OTHER[1], NO_CALL),
+    equal(5, URING, NO_CALL),
+    answer(ALLOW),
+    load(NUMBER),
+    jump(libc::BPF_JGE, 8, X32, NO_CALL),
+    equal(9, libc::SYS_socket as u32, FAMILY),
+    equal(10, libc::SYS_bind as u32, NOTIFIED),
+    equal(11, libc::SYS_listen as u32, NOTIFIED),
+    equal(12, URING, NO_CALL),
+    answer(ALLOW),
+    load(FIRST_ARGUMENT),
+    equal(15, libc::AF_INET as u32, NOTIFIED),
+    equal(16, libc::AF_INET6 as u32, NOTIFIED),
+    equal(17, libc::AF_UNIX as u32, ALLOWED),
+    equal(18, libc::AF_NETLINK as u32, ALLOWED),
+    equal(19, libc::AF_ALG as u32, ALLOWED),
+    answer(errno(libc::EAFNOSUPPORT)),
+    answer(NOTIFY),
+    answer(errno(libc::ENOSYS)),
+    answer(ALLOW),
+];
+
+/// Installs the filter in this thread, for good. Returns the relay's end.
+///
+/// Without the right to filter others (CAP_SYS_ADMIN in its user namespace) the thread first sets
+/// `no_new_privs`: setuid programs then run without the rights of their owner.
+///
+/// Async-signal-safe: it may run between fork and exec.
+///
+/// # Errors
+/// The system's: EBUSY when a filter with such an end is there already (`tasuki run` inside of
+/// another); EINVAL where the kernel is older than 5.19.
+pub fn install() -> io::Result<OwnedFd> {
+    let program =
+        libc::sock_fprog { len: PROGRAM.len() as u16, filter: PROGRAM.as_ptr().cast_mut() };
+    let flags =
+        libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    let set = || {
+        // SAFETY: the kernel copies the program, which is a constant.
+        unsafe {
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                flags,
+                &raw const program,
+            )
+        }
+    };
+    let mut listener = set();
+    if listener < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EACCES) {
+        rustix::thread::set_no_new_privs(true)?;
+        listener = set();
+    }
+    let listener = libc::c_int::try_from(listener).unwrap_or(-1);
+    crate::namespace::check(listener)?;
+    // SAFETY: the call made it, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(listener) })
+}

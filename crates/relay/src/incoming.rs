@@ -1,0 +1,101 @@
+//! Connections to programs.
+//!
+//! A program's listening socket is a kernel socket of the relay's namespace. For each the relay
+//! listens at the same address of the instance. It gives each connection on to the program from an
+//! own socket that has the peer's address.
+
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tasuki_tokio::{TcpListener, TcpStream as TasukiStream};
+use tokio::time::timeout;
+
+use crate::carry::carry;
+use crate::kernel;
+use crate::relay::Relay;
+
+/// How long a program's full queue may hold a connection up.
+const HANDSHAKE: Duration = Duration::from_secs(60);
+/// Connections that may be waiting for a place in the programs' queues.
+const MOST_WAITING: u32 = 4096;
+
+/// Listens at the instance for a program's socket, which has this local end.
+///
+/// # Errors
+/// EADDRINUSE when another program of the instance has the port; as bind(2) and listen(2).
+pub(crate) async fn listen(relay: &Rc<Relay>, local: SocketAddr) -> io::Result<()> {
+    if relay.listeners.borrow().contains_key(&local) {
+        return Ok(());
+    }
+    let listener = TcpListener::bind(local).await?;
+    let task = tokio::task::spawn_local(accept(Rc::clone(relay), listener));
+    if let Some(old) = relay.listeners.borrow_mut().insert(local, task) {
+        old.abort();
+    }
+    Ok(())
+}
+
+/// Forgets listeners whose programs have closed them.
+pub(crate) fn sweep(relay: &Relay) -> io::Result<()> {
+    if relay.listeners.borrow().is_empty() {
+        return Ok(());
+    }
+    let there = relay.sweep.listeners()?;
+    relay.listeners.borrow_mut().retain(|local, task| {
+        let stays = there.contains(*local);
+        if !stays {
+            task.abort();
+        }
+        stays
+    });
+    Ok(())
+}
+
+async fn accept(relay: Rc<Relay>, listener: TcpListener) {
+    let waiting = Rc::new(Cell::new(0));
+    loop {
+        let Ok((stream, peer)) = listener.accept().await else { return };
+        if waiting.get() >= MOST_WAITING {
+            stream.abort();
+            continue;
+        }
+        waiting.set(waiting.get() + 1);
+        let (waiting, relay) = (Rc::clone(&waiting), Rc::clone(&relay));
+        tokio::task::spawn_local(async move {
+            give(&relay, stream, peer).await;
+            waiting.set(waiting.get() - 1);
+        });
+    }
+}
+
+/// Gives a connection to the program.
+async fn give(relay: &Rc<Relay>, stream: TasukiStream, peer: SocketAddr) {
+    let Ok(local) = stream.as_aio().as_socket().local_addr() else { return stream.abort() };
+    let (peer, local) = (canonical(peer), canonical(local));
+    match timeout(HANDSHAKE, kernel::connect_as(peer, local)).await {
+        Ok(Ok(kernel)) => {
+            let _ = stream.set_nodelay(true).await;
+            tokio::task::spawn_local(carry(Rc::clone(relay), kernel, stream));
+        }
+        _ => {
+            stream.abort();
+            // It may have closed its socket: then nobody listens from now on.
+            let _ = sweep(relay);
+        }
+    }
+}
+
+/// Without IPv4 addresses in the form of IPv6 ones.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    (address.ip().to_canonical(), address.port()).into()
+}
+
+/// The local end of a program's socket.
+pub(crate) fn local_end(socket: &OwnedFd) -> io::Result<SocketAddr> {
+    let address = rustix::net::getsockname(socket)?;
+    SocketAddr::try_from(address).map_err(io::Error::from)
+}

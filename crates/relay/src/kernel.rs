@@ -1,0 +1,97 @@
+//! Kernel sockets of the relay's namespace: the programs', and the relay's own ends of them.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use crate::namespace::{MARK, check};
+
+/// Connections of one destination that may wait to be accepted by the relay.
+const BACKLOG: u32 = 1024;
+
+/// A socket for a program, as socket(2) makes it.
+///
+/// # Errors
+/// socket(2)'s.
+pub(crate) fn socket(family: u64, kind: u64, protocol: u64) -> io::Result<OwnedFd> {
+    let number = |value: u64| (value & u64::from(u32::MAX)) as libc::c_int;
+    // SAFETY: no pointers.
+    let fd = check(unsafe {
+        libc::socket(number(family), number(kind) | libc::SOCK_CLOEXEC, number(protocol))
+    })?;
+    // SAFETY: just made, and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A number that no other socket of this machine ever has. It also tells our namespace's sockets
+/// from others.
+pub(crate) fn is_of_this_namespace(socket: &OwnedFd, own: u64) -> bool {
+    namespace_cookie(socket).is_ok_and(|cookie| cookie == own)
+}
+
+/// The number of the network namespace that a socket is of (SO_NETNS_COOKIE, Linux 5.14).
+///
+/// # Errors
+/// ENOTSOCK, ENOPROTOOPT.
+pub(crate) fn namespace_cookie(socket: impl AsFd) -> io::Result<u64> {
+    const SO_NETNS_COOKIE: libc::c_int = 71;
+    let (mut cookie, mut len) = (0_u64, 8);
+    // SAFETY: the call writes eight bytes.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut len,
+        )
+    })?;
+    Ok(cookie)
+}
+
+/// Listens at an address of the world outside, for a program's connection to it.
+pub(crate) fn listen_as(address: SocketAddr) -> io::Result<TcpListener> {
+    own(address)?.listen(BACKLOG)
+}
+
+/// Connects from an address of the world outside to a program's listening socket.
+pub(crate) async fn connect_as(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
+    let stream = own(from)?.connect(to).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// A socket of the relay's own, with any address.
+fn own(address: SocketAddr) -> io::Result<TcpSocket> {
+    let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+        set_int(&socket, libc::SOL_IPV6, libc::IPV6_TRANSPARENT, 1)?;
+    } else {
+        set_int(&socket, libc::SOL_IP, libc::IP_TRANSPARENT, 1)?;
+    }
+    set_int(&socket, libc::SOL_SOCKET, libc::SO_MARK, MARK.cast_signed())?;
+    rustix::net::bind(&socket, &address)?;
+    Ok(TcpSocket::from_std_stream(socket.into()))
+}
+
+fn set_int(
+    socket: &OwnedFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: the call reads four bytes.
+    check(unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), 4)
+    })
+    .map(drop)
+}

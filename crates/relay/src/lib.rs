@@ -1,0 +1,85 @@
+//! The relay: programs without the preloaded library, on Tasuki.
+//!
+//! A static program, or one that makes system calls by itself, calls socket(2) without passing
+//! through any library. `tasuki run` gives all of its programs a filter of system calls
+//! ([`filter`]), by which such a call arrives here. The relay answers it with a kernel socket of
+//! its own network namespace ([`namespace`]), which no device joins to the host's. Everything that
+//! the program then does with the socket is the kernel's own: reading, waiting, options, passing it
+//! on. The relay ends the socket's connections, and carries their bytes through the instance.
+//!
+//! ```text
+//!  program ──socket(2)──▶ filter ──▶ relay ──▶ a socket of the relay's namespace
+//!     │ connect, bind, listen, send, …                        │
+//!     ▼                                                       ▼
+//!  kernel's TCP and UDP ──tun0──▶ relay ◀──── sockets of the instance ────▶ the network
+//! ```
+//!
+//! The relay reads no memory of a program. It gets numbers, and for listen(2) a duplicate of the
+//! program's socket.
+//!
+//! ```text layers
+//! relay calls incoming outgoing datagrams carry: the event loop, and the ways of bytes
+//! packet tun sweep: packets and the device; the kernel's lists of sockets
+//! line: how a filter reaches its relay
+//! notification filter kernel: calls of programs; kernel sockets
+//! namespace: the network namespace
+//! route: rtnetlink
+//! ```
+
+mod calls;
+mod carry;
+mod datagrams;
+pub mod filter;
+mod incoming;
+mod kernel;
+pub mod line;
+mod namespace;
+mod notification;
+mod outgoing;
+mod packet;
+mod relay;
+mod route;
+mod sweep;
+mod tun;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::rc::Rc;
+
+use sockets::Client;
+use tokio::task::LocalSet;
+
+use crate::namespace::Namespace;
+use crate::notification::NotificationSocket;
+use crate::relay::Relay;
+use crate::sweep::Sweep;
+use crate::tun::Tun;
+
+/// Serves the programs behind a filter, as a client of the instance at `instance`. `calls` gives
+/// the filter's end when it is there; `None`: no program has started.
+///
+/// # Errors
+/// Why programs cannot be served: no instance, or no right to make a network namespace.
+pub fn run(instance: &Path, calls: impl FnOnce() -> Option<OwnedFd>) -> io::Result<()> {
+    let client = Client::connect(instance).map_err(io::Error::other)?;
+    let (namespace, tun) = Namespace::enter()?;
+    let Some(calls) = calls() else { return Ok(()) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let _entered = runtime.enter();
+    let probe = kernel::socket(libc::AF_INET as u64, libc::SOCK_DGRAM as u64, 0)?;
+    let relay = Rc::new(Relay {
+        client: client.clone(),
+        namespace: namespace.into(),
+        cookie: kernel::namespace_cookie(&probe)?,
+        tun: Tun::new(tun)?,
+        sweep: Sweep::new()?,
+        outgoing: Default::default(),
+        listeners: Default::default(),
+        carriers: Default::default(),
+        carried: Default::default(),
+    });
+    relay.refresh_addresses();
+    let serve = tasuki_tokio::run(&client, relay.serve(NotificationSocket::new(calls)));
+    LocalSet::new().block_on(&runtime, serve)?
+}

@@ -1,0 +1,192 @@
+//! The relay's own network namespace, in which the programs' kernel sockets are.
+//!
+//! A socket belongs for good to the network namespace that it was made in, whichever process uses
+//! it. The relay makes sockets here and hands them to programs. This namespace has no device but
+//! its own loopback and one TUN device, whose other end is the relay. So nothing that a program
+//! does with such a socket can reach the host's network.
+//!
+//! ```text
+//!   program's socket  L:p ──▶ P:q    by tun0 to the relay, for every P: an address of this
+//!                                    instance and 127.0.0.1 are no exception
+//!   relay's socket    P:q ──▶ L:p    by lo; it has P's own address (IP_TRANSPARENT)
+//!   packet from tun0                 is for this machine, whatever its addresses say
+//! ```
+//!
+//! Three rules do this. The relay's own sockets have a mark, by which the first rule knows them.
+
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::thread::UnshareFlags;
+
+use crate::route::{Route, RouteSocket, Rule, TABLE_LOCAL, everywhere};
+
+/// The mark (SO_MARK) of the relay's own sockets.
+pub(crate) const MARK: u32 = 1;
+/// The device's name.
+const NAME: &CStr = c"tun0";
+/// The longest packet. Nothing is fragmented on this device.
+const MTU: u32 = 65_535;
+/// Routes of packets that come from the device.
+const TABLE_ARRIVED: u32 = 100;
+/// Routes of packets that programs send.
+const TABLE_SENT: u32 = 200;
+/// The loopback device of every namespace.
+const LOOPBACK: u32 = 1;
+
+/// The namespace, as long as this process and the sockets in it are there.
+pub(crate) struct Namespace {
+    routes: RouteSocket,
+    device: u32,
+    addresses: Vec<IpAddr>,
+}
+
+impl Namespace {
+    /// Moves this process into a new namespace. Returns it, and the relay's end of its TUN device.
+    ///
+    /// # Errors
+    /// The system's: EPERM without CAP_SYS_ADMIN and CAP_NET_ADMIN, ENOENT without /dev/net/tun.
+    pub(crate) fn enter() -> io::Result<(Self, OwnedFd)> {
+        // SAFETY: the flag concerns no memory, descriptor table or working directory.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
+        let tun = open_device()?;
+        configure_kernel()?;
+        let routes = RouteSocket::new()?;
+        // The kernel numbers a namespace's devices from 1, and /sys may be another namespace's.
+        let device = device_index(&tun)?;
+        routes.set_up(LOOPBACK, None)?;
+        routes.set_up(device, Some(MTU))?;
+        let namespace = Self { routes, device, addresses: Vec::new() };
+        namespace.add_rules()?;
+        Ok((namespace, tun))
+    }
+
+    fn add_rules(&self) -> io::Result<()> {
+        for v6 in [false, true] {
+            let rule = Rule { priority: 0, mark: None, from_interface: None, table: TABLE_LOCAL };
+            let ours = Rule { priority: 10, mark: Some(MARK), ..rule };
+            self.routes.rule(v6, ours)?;
+            let arrived =
+                Rule { priority: 20, from_interface: Some("tun0"), table: TABLE_ARRIVED, ..rule };
+            self.routes.rule(v6, arrived)?;
+            self.routes.rule(v6, Rule { priority: 30, table: TABLE_SENT, ..rule })?;
+            self.routes.route(Route {
+                to: everywhere(v6),
+                interface: LOOPBACK,
+                table: TABLE_ARRIVED,
+                local: true,
+                source: None,
+            })?;
+            self.routes.remove_rule(v6, rule)?;
+        }
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        self.routes.route(Route {
+            to: (Ipv4Addr::new(127, 0, 0, 0).into(), 8),
+            interface: self.device,
+            table: TABLE_SENT,
+            local: false,
+            source: Some(loopback),
+        })
+    }
+
+    /// The addresses of the instance, which the programs' sockets have from now on. The first one
+    /// of each family is that of unbound sockets.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn set_addresses(&mut self, addresses: &[IpAddr]) -> io::Result<()> {
+        if self.addresses == addresses {
+            return Ok(());
+        }
+        for old in self.addresses.iter().filter(|old| !addresses.contains(old)) {
+            self.routes.address(self.device, *old, false)?;
+        }
+        for new in addresses.iter().filter(|new| !self.addresses.contains(new)) {
+            self.routes.address(self.device, *new, true)?;
+        }
+        for v6 in [false, true] {
+            if let Some(source) = addresses.iter().find(|address| address.is_ipv6() == v6) {
+                self.routes.route(Route {
+                    to: everywhere(v6),
+                    interface: self.device,
+                    table: TABLE_SENT,
+                    local: false,
+                    source: Some(*source),
+                })?;
+            }
+        }
+        addresses.clone_into(&mut self.addresses);
+        Ok(())
+    }
+
+    /// The first address of a family.
+    pub(crate) fn address(&self, v6: bool) -> Option<IpAddr> {
+        self.addresses.iter().copied().find(|address| address.is_ipv6() == v6)
+    }
+}
+
+/// Packets come back from the device with addresses of this namespace, so the usual checks of
+/// addresses do not fit.
+fn configure_kernel() -> io::Result<()> {
+    for (key, value) in [
+        ("all/rp_filter", "0"),
+        ("default/rp_filter", "0"),
+        ("tun0/rp_filter", "0"),
+        ("tun0/accept_local", "1"),
+        ("tun0/route_localnet", "1"),
+    ] {
+        fs::write(format!("/proc/sys/net/ipv4/conf/{key}"), value)?;
+    }
+    // A program binds ports below 1024 here only; the instance has its own rule.
+    fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
+}
+
+/// A TUN device with checksum and segmentation offload, in this namespace.
+fn open_device() -> io::Result<OwnedFd> {
+    const FLAGS: libc::c_int = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    const OFFLOADS: libc::c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let tun = rustix::fs::open(c"/dev/net/tun", flags, Mode::empty())?;
+    let mut request = request();
+    request.ifr_ifru.ifru_flags = FLAGS as libc::c_short;
+    // SAFETY: TUNSETIFF reads and writes one ifreq.
+    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
+    // SAFETY: TUNSETOFFLOAD takes a number.
+    check(unsafe {
+        libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(OFFLOADS))
+    })?;
+    Ok(tun)
+}
+
+fn device_index(_tun: &OwnedFd) -> io::Result<u32> {
+    // SAFETY: no pointers.
+    let socket = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0) })?;
+    // SAFETY: just made, and nobody else's.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    let mut request = request();
+    // SAFETY: SIOCGIFINDEX reads the name and writes the index of one ifreq.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFINDEX as _, &raw mut request) })?;
+    // SAFETY: the call wrote this field.
+    let index = unsafe { request.ifr_ifru.ifru_ifindex };
+    u32::try_from(index).map_err(io::Error::other)
+}
+
+/// A request that names the device.
+fn request() -> libc::ifreq {
+    // SAFETY: an ifreq is bytes and numbers, for which zero is a value.
+    let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(NAME.to_bytes()) {
+        *to = from.cast_signed();
+    }
+    request
+}
+
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

@@ -1,0 +1,148 @@
+//! Notifications of seccomp(2): a program has made a call, and waits for our answer.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use libc::{seccomp_notif, seccomp_notif_addfd, seccomp_notif_resp};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+use crate::namespace::check;
+
+/// The end at which calls are notified.
+pub(crate) struct NotificationSocket(OwnedFd);
+
+/// A call that waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Notification {
+    id: u64,
+    /// The thread that made it.
+    pub(crate) thread: u32,
+    /// The call's number.
+    pub(crate) call: i64,
+    /// Its arguments; pointers are never followed.
+    pub(crate) arguments: [u64; 6],
+}
+
+impl NotificationSocket {
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+
+    /// Another descriptor of it, for waiting.
+    ///
+    /// # Errors
+    /// EMFILE.
+    pub(crate) fn try_clone(&self) -> io::Result<OwnedFd> {
+        self.0.try_clone()
+    }
+
+    /// The next call. `None`: it was given up before it was read.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn receive(&self) -> io::Result<Option<Notification>> {
+        // SAFETY: numbers, for which zero is a value; the kernel wants them zero.
+        let mut raw: seccomp_notif = unsafe { core::mem::zeroed() };
+        // SAFETY: the call writes one seccomp_notif.
+        let done = check(unsafe {
+            libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut raw)
+        });
+        match done {
+            Ok(_) => Ok(Some(Notification {
+                id: raw.id,
+                thread: raw.pid,
+                call: raw.data.nr.into(),
+                arguments: raw.data.args,
+            })),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The kernel makes the call as it is.
+    pub(crate) fn let_through(&self, call: &Notification) {
+        self.send(call, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32);
+    }
+
+    /// The call returns 0, or fails with this number.
+    pub(crate) fn answer(&self, call: &Notification, result: Result<(), Errno>) {
+        self.send(call, result.err().map_or(0, |errno| -errno.raw_os_error()), 0);
+    }
+
+    /// The call returns a new descriptor of the program, a duplicate of `fd`. It fails as dup(2)
+    /// does, with EMFILE for one.
+    pub(crate) fn answer_with(&self, call: &Notification, fd: impl AsFd, close_on_exec: bool) {
+        let add = seccomp_notif_addfd {
+            id: call.id,
+            flags: libc::SECCOMP_ADDFD_FLAG_SEND as u32,
+            srcfd: fd.as_fd().as_raw_fd().cast_unsigned(),
+            newfd: 0,
+            newfd_flags: if close_on_exec { libc::O_CLOEXEC.cast_unsigned() } else { 0 },
+        };
+        // SAFETY: the call reads one seccomp_notif_addfd.
+        let done = check(unsafe {
+            libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw const add)
+        });
+        if let Err(error) = done {
+            let errno = error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
+            self.answer(call, Err(errno));
+        }
+    }
+
+    /// A caller that was killed meanwhile needs no answer, so errors do not matter.
+    fn send(&self, call: &Notification, error: i32, flags: u32) {
+        let reply = seccomp_notif_resp { id: call.id, val: 0, error, flags };
+        // SAFETY: the call reads one seccomp_notif_resp.
+        let _ = check(unsafe {
+            libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const reply)
+        });
+    }
+
+    /// Does the caller still wait? Until then its thread is that one, and no other of this number.
+    fn is_waiting(&self, call: &Notification) -> bool {
+        // SAFETY: the call reads one number.
+        check(unsafe {
+            libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const call.id)
+        })
+        .is_ok()
+    }
+
+    /// A duplicate of the caller's descriptor `fd`.
+    ///
+    /// # Errors
+    /// EPERM without the right to look into the caller; EBADF when it has no such descriptor; ESRCH
+    /// when it is gone.
+    pub(crate) fn descriptor(&self, call: &Notification, fd: u64) -> Result<OwnedFd, Errno> {
+        let fd = i32::try_from(fd & u64::from(u32::MAX)).map_err(|_| Errno::BADF)?;
+        let thread = i32::try_from(call.thread).ok().and_then(Pid::from_raw);
+        let thread = thread.ok_or(Errno::PERM)?;
+        let process = pidfd_of_thread(thread)?;
+        if !self.is_waiting(call) {
+            return Err(Errno::SRCH);
+        }
+        pidfd_getfd(&process, fd, PidfdGetfdFlags::empty())
+    }
+}
+
+impl AsFd for NotificationSocket {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A pidfd of a thread that need not be its process's first: PIDFD_THREAD of Linux 6.9. Before
+/// that, only first threads have one.
+fn pidfd_of_thread(thread: Pid) -> Result<OwnedFd, Errno> {
+    const PIDFD_THREAD: libc::c_uint = libc::O_EXCL.cast_unsigned();
+    // SAFETY: no pointers.
+    let fd =
+        unsafe { libc::syscall(libc::SYS_pidfd_open, thread.as_raw_nonzero().get(), PIDFD_THREAD) };
+    match libc::c_int::try_from(fd) {
+        // SAFETY: the call made it, and nobody else has it.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => pidfd_open(thread, PidfdFlags::empty()),
+    }
+}

@@ -1,0 +1,161 @@
+//! Connections that programs make.
+//!
+//! The SYN of a program's connect(2) comes out of the TUN device. The relay keeps it until its own
+//! connection through the instance stands, or is refused. So the program's call returns what the
+//! world outside has said, and when it has said so.
+//!
+//! ```text
+//!   SYN  L:p → P:q   kept ──▶ the instance connects to P:q ──▶ listen at P:q, give the SYN back
+//!                                                   └─ refused ──▶ reset, or an ICMP error
+//!   the kernel connects L:p to our socket P:q ──▶ accept ──▶ carry bytes
+//! ```
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use tasuki_tokio::TcpStream as TasukiStream;
+use tokio::net::TcpStream as KernelStream;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::carry::{carry, reset};
+use crate::packet::{self, Syn};
+use crate::relay::Relay;
+use crate::{kernel, tun};
+
+/// Connections that may be under way at a time.
+const MOST_PENDING: usize = 4096;
+/// How long the kernel may take for its own handshake, which is in memory only.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Connections that are under way.
+#[derive(Default)]
+pub(crate) struct Outgoing {
+    /// Both ends, as the program has them.
+    pending: HashSet<(SocketAddr, SocketAddr)>,
+    /// The destinations at which we listen now, and the programs' ends that are to come.
+    doors: HashMap<SocketAddr, Door>,
+}
+
+type Door = HashMap<SocketAddr, oneshot::Sender<KernelStream>>;
+
+impl Outgoing {
+    /// Do we listen there for a program's connection?
+    pub(crate) fn is_door(&self, address: SocketAddr) -> bool {
+        self.doors.contains_key(&address)
+    }
+}
+
+/// A program connects.
+pub(crate) fn begin(relay: &Rc<Relay>, syn: Syn, frame: tun::Frame<'_>) {
+    let ends = (syn.from, syn.to);
+    let mut outgoing = relay.outgoing.borrow_mut();
+    // Otherwise the kernel sends it once more because we take our time.
+    if outgoing.pending.len() >= MOST_PENDING || !outgoing.pending.insert(ends) {
+        return;
+    }
+    drop(outgoing);
+    let (relay, frame) = (Rc::clone(relay), frame.to_vec());
+    tokio::task::spawn_local(async move {
+        connect(&relay, syn, &frame).await;
+        relay.outgoing.borrow_mut().pending.remove(&ends);
+    });
+}
+
+async fn connect(relay: &Rc<Relay>, syn: Syn, frame: &[u8]) {
+    let tasuki = match connect_outside(syn).await {
+        Ok(stream) => stream,
+        Err(error) => return refuse(relay, &syn, frame, &error),
+    };
+    let Some(kernel) = accept(relay, syn, frame).await else {
+        // The program has given up, or ended.
+        return tasuki.abort();
+    };
+    let _ = tasuki.set_nodelay(true).await;
+    tokio::task::spawn_local(carry(Rc::clone(relay), kernel, tasuki));
+}
+
+/// Connects through the instance, from the program's own port if nobody else has it.
+async fn connect_outside(syn: Syn) -> io::Result<TasukiStream> {
+    let any: IpAddr = match syn.to.ip() {
+        IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let local = SocketAddr::from((any, syn.from.port()));
+    match TasukiStream::connect_from(local, syn.to).await {
+        Err(error) if is(&error, Errno::ADDRINUSE) || is(&error, Errno::ACCESS) => {
+            TasukiStream::connect(syn.to).await
+        }
+        other => other,
+    }
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
+}
+
+/// The program's connect(2) fails. After a timeout the kernel's own SYN will have timed out too.
+fn refuse(relay: &Relay, syn: &Syn, frame: &[u8], error: &io::Error) {
+    let errno = error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
+    if errno == Errno::TIMEDOUT {
+        return;
+    }
+    let refusal = match errno {
+        Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ACCESS | Errno::PERM => {
+            packet::unreachable(errno, tun::Frame::of(frame).packet(), syn.to)
+        }
+        _ => None,
+    };
+    if let Some(refusal) = refusal.or_else(|| packet::reset(syn)) {
+        relay.tun.write(&refusal);
+    }
+}
+
+/// Lets the kernel connect the program's socket to one of ours.
+async fn accept(relay: &Rc<Relay>, syn: Syn, frame: &[u8]) -> Option<KernelStream> {
+    let (sender, receiver) = oneshot::channel();
+    open_door(relay, syn, sender).ok()?;
+    relay.tun.bounce(frame);
+    let stream = timeout(HANDSHAKE, receiver).await;
+    if let Some(door) = relay.outgoing.borrow_mut().doors.get_mut(&syn.to) {
+        door.remove(&syn.from);
+    }
+    let stream = stream.ok()?.ok()?;
+    let _ = stream.set_nodelay(true);
+    Some(stream)
+}
+
+/// Listens at the destination for as long as programs are to come.
+fn open_door(relay: &Rc<Relay>, syn: Syn, sender: oneshot::Sender<KernelStream>) -> io::Result<()> {
+    let mut outgoing = relay.outgoing.borrow_mut();
+    if let Some(door) = outgoing.doors.get_mut(&syn.to) {
+        door.insert(syn.from, sender);
+        return Ok(());
+    }
+    let listener = kernel::listen_as(syn.to)?;
+    outgoing.doors.insert(syn.to, Door::from([(syn.from, sender)]));
+    let relay = Rc::clone(relay);
+    tokio::task::spawn_local(async move {
+        loop {
+            // A program that gives up sends nothing: so look now and then.
+            let accepted = timeout(Duration::from_secs(1), listener.accept()).await;
+            let mut outgoing = relay.outgoing.borrow_mut();
+            let Some(door) = outgoing.doors.get_mut(&syn.to) else { return };
+            if let Ok(Ok((stream, from))) = accepted
+                && let Some(sender) = door.remove(&from)
+            {
+                // Nobody waits any more: the program is told.
+                let _ = sender.send(stream).map_err(reset);
+            }
+            if door.is_empty() {
+                outgoing.doors.remove(&syn.to);
+                return;
+            }
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! Packets of the TUN device: what the relay must know of one, and the few that it makes.
+
+use std::net::{IpAddr, SocketAddr};
+
+use etherparse::icmpv4::DestUnreachableHeader;
+use etherparse::icmpv6::DestUnreachableCode;
+use etherparse::{
+    Icmpv4Type, Icmpv6Type, IpHeaders, Ipv4Header, Ipv6FlowLabel, Ipv6Header, NetSlice,
+    PacketBuilder, PacketBuilderStep, SlicedPacket, TransportSlice,
+};
+use rustix::io::Errno;
+
+/// Hops of packets that the relay makes.
+const HOPS: u8 = 64;
+/// Bytes of a refused packet that an ICMP error quotes.
+const QUOTE: usize = 512;
+
+/// A packet that a program's socket has sent.
+#[derive(Debug)]
+pub(crate) enum Sent<'a> {
+    /// The begin of a connection.
+    Syn(Syn),
+    /// Another segment.
+    Segment,
+    /// A datagram and its payload.
+    Datagram { from: SocketAddr, to: SocketAddr, payload: &'a [u8] },
+    /// Something that the relay does not carry.
+    Other,
+}
+
+/// The begin of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Syn {
+    /// The program's end.
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+    sequence_number: u32,
+}
+
+impl<'a> Sent<'a> {
+    /// Reads a packet, which begins with its IP header.
+    pub(crate) fn parse(packet: &'a [u8]) -> Self {
+        let Ok(packet) = SlicedPacket::from_ip(packet) else { return Self::Other };
+        let (from, to): (IpAddr, IpAddr) = match &packet.net {
+            Some(NetSlice::Ipv4(ip)) => {
+                (ip.header().source_addr().into(), ip.header().destination_addr().into())
+            }
+            Some(NetSlice::Ipv6(ip)) => {
+                (ip.header().source_addr().into(), ip.header().destination_addr().into())
+            }
+            _ => return Self::Other,
+        };
+        match packet.transport {
+            Some(TransportSlice::Tcp(tcp)) if tcp.syn() && !tcp.ack() => Self::Syn(Syn {
+                from: (from, tcp.source_port()).into(),
+                to: (to, tcp.destination_port()).into(),
+                sequence_number: tcp.sequence_number(),
+            }),
+            Some(TransportSlice::Tcp(_)) => Self::Segment,
+            Some(TransportSlice::Udp(udp)) => Self::Datagram {
+                from: (from, udp.source_port()).into(),
+                to: (to, udp.destination_port()).into(),
+                payload: udp.payload(),
+            },
+            _ => Self::Other,
+        }
+    }
+}
+
+/// A reset: nobody listens there (RFC 9293 3.10.7.1).
+pub(crate) fn reset(syn: &Syn) -> Option<Vec<u8>> {
+    let step = header(syn.to.ip(), syn.from.ip())?;
+    let step = step.tcp(syn.to.port(), syn.from.port(), 0, 0).rst();
+    let step = step.ack(syn.sequence_number.wrapping_add(1));
+    let mut bytes = Vec::with_capacity(step.size(0));
+    step.write(&mut bytes, &[]).ok()?;
+    Some(bytes)
+}
+
+/// An ICMP error about `packet`, which the kernel turns into this error of the socket. `None` for
+/// an error that no message says.
+pub(crate) fn unreachable(errno: Errno, packet: &[u8], to: SocketAddr) -> Option<Vec<u8>> {
+    let from = SlicedPacket::from_ip(packet).ok()?;
+    let from: IpAddr = match from.net? {
+        NetSlice::Ipv4(ip) => ip.header().source_addr().into(),
+        NetSlice::Ipv6(ip) => ip.header().source_addr().into(),
+        NetSlice::Arp(_) => return None,
+    };
+    let step = header(to.ip(), from)?;
+    let quote = packet.get(..packet.len().min(QUOTE))?;
+    let mut bytes = Vec::new();
+    if to.is_ipv4() {
+        let why = match errno {
+            Errno::NETUNREACH => DestUnreachableHeader::Network,
+            Errno::HOSTUNREACH => DestUnreachableHeader::Host,
+            Errno::CONNREFUSED => DestUnreachableHeader::Port,
+            Errno::ACCESS | Errno::PERM => DestUnreachableHeader::HostProhibited,
+            _ => return None,
+        };
+        let why = Icmpv4Type::DestinationUnreachable(why);
+        step.icmpv4(why).write(&mut bytes, quote).ok()?;
+    } else {
+        let why = match errno {
+            Errno::NETUNREACH => DestUnreachableCode::NoRoute,
+            Errno::HOSTUNREACH => DestUnreachableCode::Address,
+            Errno::CONNREFUSED => DestUnreachableCode::Port,
+            Errno::ACCESS | Errno::PERM => DestUnreachableCode::Prohibited,
+            _ => return None,
+        };
+        let why = Icmpv6Type::DestinationUnreachable(why);
+        step.icmpv6(why).write(&mut bytes, quote).ok()?;
+    }
+    Some(bytes)
+}
+
+/// A datagram for a program's socket.
+pub(crate) fn datagram(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Option<Vec<u8>> {
+    let step = header(from.ip(), to.ip())?.udp(from.port(), to.port());
+    let mut bytes = Vec::with_capacity(step.size(payload.len()));
+    step.write(&mut bytes, payload).ok()?;
+    Some(bytes)
+}
+
+/// `None` for addresses of two families.
+fn header(from: IpAddr, to: IpAddr) -> Option<PacketBuilderStep<IpHeaders>> {
+    let header = match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let mut header = Ipv4Header { time_to_live: HOPS, ..Ipv4Header::default() };
+            (header.source, header.destination) = (from.octets(), to.octets());
+            IpHeaders::Ipv4(header, Default::default())
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let mut header = Ipv6Header { hop_limit: HOPS, ..Ipv6Header::default() };
+            header.flow_label = Ipv6FlowLabel::ZERO;
+            (header.source, header.destination) = (from.octets(), to.octets());
+            IpHeaders::Ipv6(header, Default::default())
+        }
+        _ => return None,
+    };
+    Some(PacketBuilder::ip(header))
+}

@@ -1,0 +1,62 @@
+//! `tasuki relay`: the relay of the programs of one `tasuki run`.
+//!
+//! It is no child of the program, also where `tasuki run` becomes the program: the first process
+//! starts a second one and ends. It ends when the last program has.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::cli::{Intercept, RelayArgs};
+use crate::exit::Failure;
+
+/// Is the relay until the last program has ended.
+///
+/// # Errors
+/// Why there can be none.
+pub(crate) fn relay(args: &RelayArgs) -> Result<u8, Failure> {
+    if args.detach {
+        let mut command = relay_command(&args.instance)?;
+        // A terminal's Ctrl-C is for the program only.
+        command.process_group(0);
+        command.spawn().map_err(|error| Failure::system("start the relay", error))?;
+        return Ok(0);
+    }
+    let failed = |error: std::io::Error| Failure::system("be the relay", error);
+    let line = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
+    rustix::thread::set_name(c"tasuki-relay").map_err(|errno| failed(errno.into()))?;
+    crate::limits::raise_descriptors();
+    relay::run(&args.instance, || relay::line::receive(&line)).map_err(failed)?;
+    Ok(0)
+}
+
+/// Lets `command` have a filter, with a relay that is a client of the instance at `socket`.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn intercept(
+    command: &mut Command,
+    socket: &Path,
+    how: Intercept,
+) -> Result<(), Failure> {
+    if how == Intercept::Preload {
+        return Ok(());
+    }
+    let failed = |error| Failure::system("start the relay", error);
+    let (program, relay) = UnixStream::pair().map_err(failed)?;
+    let mut starter = relay_command(socket)?;
+    starter.arg("--detach").stdin(OwnedFd::from(relay));
+    // What goes wrong there is said there.
+    starter.status().map_err(failed)?;
+    relay::line::attach(command, program.into(), how == Intercept::Seccomp);
+    Ok(())
+}
+
+fn relay_command(instance: &Path) -> Result<Command, Failure> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("tasuki-relay").arg("relay").arg(instance);
+    command.env_remove("LD_PRELOAD").stdout(Stdio::null()).current_dir("/");
+    Ok(command)
+}
