@@ -53,6 +53,18 @@ pub enum ClientRequest {
         /// Their names in the client.
         sockets: Vec<SocketId>,
     },
+    /// This connection will introduce programs ([`ClientRequest::Introduce`]). Reply:
+    /// [`ClientReply::Done`].
+    Relay {
+        /// [`VERSION`] of the relay.
+        version: u32,
+    },
+    /// A process behind the relay's filter wants a connection of its own. Reply:
+    /// [`ClientReply::Introduced`].
+    Introduce {
+        /// Its thread that asks.
+        thread: u32,
+    },
     /// The client ends in order: close its sockets as `close` would. No reply.
     Bye,
     /// The instance's processes. Reply: [`ClientReply::Processes`].
@@ -84,6 +96,11 @@ pub enum ClientRequest {
     Down,
 }
 
+/// The type of socket, and the protocol, by which a program asks its relay for a connection to the
+/// instance: socket(AF_INET, this, this). Linux has no such type, so the call fails with EINVAL
+/// where there is no relay.
+pub const INTRODUCTION: (u32, u32) = (15, 0x7a5);
+
 /// The two kinds of clients, each with a socket of the instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Audience {
@@ -98,9 +115,12 @@ impl ClientRequest {
     #[must_use]
     pub fn is_for(&self, audience: Audience) -> bool {
         match self {
-            Self::Hello { .. } | Self::AttachThread | Self::Share { .. } | Self::Bye => {
-                audience == Audience::Programs
-            }
+            Self::Hello { .. }
+            | Self::AttachThread
+            | Self::Share { .. }
+            | Self::Relay { .. }
+            | Self::Introduce { .. }
+            | Self::Bye => audience == Audience::Programs,
             Self::Network => true,
             Self::Ps | Self::Ss { .. } | Self::Trace { .. } | Self::Capture { .. } | Self::Down => {
                 audience == Audience::Operators
@@ -137,6 +157,8 @@ pub enum ClientReply {
     },
     /// See [`ClientRequest::Share`]. fds: the program's end for each socket, in their order.
     Shared,
+    /// See [`ClientRequest::Introduce`]. fds: the process's end of its connection.
+    Introduced,
     /// See [`ClientRequest::Ps`].
     Processes(InstanceStatus),
     /// See [`ClientRequest::Ss`].

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
+use abi::control::INTRODUCTION;
 use rustix::io::Errno;
 use rustix::net::SocketType;
 
@@ -27,7 +28,7 @@ const LOOKS: [Duration; 7] = [
 /// Answers a call, now or when the instance has.
 pub(crate) fn handle(relay: &Rc<Relay>, calls: &Rc<NotificationSocket>, call: Notification) {
     match call.call {
-        libc::SYS_socket => socket(calls, &call),
+        libc::SYS_socket => socket(relay, calls, &call),
         libc::SYS_listen => {
             let (relay, calls) = (Rc::clone(relay), Rc::clone(calls));
             tokio::task::spawn_local(async move { listen(&relay, &calls, call).await });
@@ -42,11 +43,14 @@ pub(crate) fn handle(relay: &Rc<Relay>, calls: &Rc<NotificationSocket>, call: No
 }
 
 /// A socket of our namespace in place of one of the host's.
-fn socket(calls: &NotificationSocket, call: &Notification) {
+fn socket(relay: &Relay, calls: &NotificationSocket, call: &Notification) {
     let [family, kind, protocol, ..] = call.arguments;
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     let close_on_exec = kind & u64::from(libc::SOCK_CLOEXEC.cast_unsigned()) != 0;
     let plain = kind as libc::c_int & !flags;
+    if is_introduction(plain, protocol) {
+        return introduce(relay, calls, call);
+    }
     if !matches!(plain, libc::SOCK_STREAM | libc::SOCK_DGRAM) {
         // As for a user who may not make one.
         return calls.answer(call, Err(Errno::PERM));
@@ -54,6 +58,22 @@ fn socket(calls: &NotificationSocket, call: &Notification) {
     match kernel::socket(family, kind, protocol) {
         Ok(socket) => calls.answer_with(call, socket, close_on_exec),
         Err(error) => calls.answer(call, Err(errno(&error))),
+    }
+}
+
+/// Does the library ask for a connection to the instance?
+fn is_introduction(kind: libc::c_int, protocol: u64) -> bool {
+    let (wanted, number) = INTRODUCTION;
+    kind.cast_unsigned() == wanted && protocol as u32 == number
+}
+
+fn introduce(relay: &Relay, calls: &NotificationSocket, call: &Notification) {
+    match relay.introductions.borrow_mut().introduce(call.thread) {
+        Ok(end) => calls.answer_with(call, end, true),
+        Err(error) => {
+            tracing::warn!(%error, "a program has no network");
+            calls.answer(call, Err(Errno::NETDOWN));
+        }
     }
 }
 

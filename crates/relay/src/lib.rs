@@ -21,7 +21,7 @@
 //! relay calls incoming outgoing datagrams carry: the event loop, and the ways of bytes
 //! packet tun sweep: packets and the device; the kernel's lists of sockets
 //! line: how a filter reaches its relay
-//! notification filter kernel: calls of programs; kernel sockets
+//! notification filter kernel introduction: calls of programs; kernel sockets; library's programs
 //! namespace: the network namespace
 //! route: rtnetlink
 //! ```
@@ -31,6 +31,7 @@ mod carry;
 mod datagrams;
 pub mod filter;
 mod incoming;
+mod introduction;
 mod kernel;
 pub mod line;
 mod namespace;
@@ -50,6 +51,7 @@ use std::rc::Rc;
 use sockets::Client;
 use tokio::task::LocalSet;
 
+use crate::introduction::Introductions;
 use crate::namespace::Namespace;
 use crate::notification::NotificationSocket;
 use crate::relay::Relay;
@@ -62,6 +64,7 @@ use crate::tun::Tun;
 /// # Errors
 /// Why programs cannot be served: no instance, or no right to make a network namespace.
 pub fn run(instance: &Path, calls: impl FnOnce() -> Option<OwnedFd>) -> io::Result<()> {
+    let introductions = Introductions::begin(instance)?;
     let client = Client::connect(instance).map_err(io::Error::other)?;
     let (namespace, tun) = Namespace::enter()?;
     let Some(calls) = calls() else { return Ok(()) };
@@ -74,6 +77,7 @@ pub fn run(instance: &Path, calls: impl FnOnce() -> Option<OwnedFd>) -> io::Resu
         cookie: kernel::namespace_cookie(&probe)?,
         tun: Tun::new(tun)?,
         sweep: Sweep::new()?,
+        introductions: introductions.into(),
         outgoing: Default::default(),
         listeners: Default::default(),
         carriers: Default::default(),
@@ -81,5 +85,10 @@ pub fn run(instance: &Path, calls: impl FnOnce() -> Option<OwnedFd>) -> io::Resu
     });
     relay.refresh_addresses();
     let serve = tasuki_tokio::run(&client, relay.serve(NotificationSocket::new(calls)));
-    LocalSet::new().block_on(&runtime, serve)?
+    match LocalSet::new().block_on(&runtime, serve) {
+        Ok(done) => done,
+        // The instance has ended, and all of its sockets.
+        Err(_) if !client.is_alive() => Ok(()),
+        Err(error) => Err(error),
+    }
 }

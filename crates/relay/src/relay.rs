@@ -15,6 +15,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::task::JoinHandle;
 
 use crate::datagrams::{Carrier, Port};
+use crate::introduction::Introductions;
 use crate::namespace::Namespace;
 use crate::notification::NotificationSocket;
 use crate::outgoing::Outgoing;
@@ -38,6 +39,7 @@ pub(crate) struct Relay {
     pub(crate) cookie: u64,
     pub(crate) tun: Tun,
     pub(crate) sweep: Sweep,
+    pub(crate) introductions: RefCell<Introductions>,
     pub(crate) outgoing: RefCell<Outgoing>,
     /// What listens at the instance for programs, by their sockets' local ends.
     pub(crate) listeners: RefCell<HashMap<SocketAddr, JoinHandle<()>>>,

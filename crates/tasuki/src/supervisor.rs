@@ -29,6 +29,7 @@ mod hello;
 mod instance;
 mod links;
 mod passt;
+mod relays;
 mod replies;
 mod reply_context;
 mod requests;

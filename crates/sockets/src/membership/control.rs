@@ -4,13 +4,14 @@
 //! connection stays open. It carries requests for thread slots, the network's status and the
 //! goodbye. Its end tells each side that the other is gone.
 
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use abi::Errno;
 use abi::client::{CLIENT, ClientParams};
-use abi::control::{ClientReply, ClientRequest, VERSION};
+use abi::control::{ClientReply, ClientRequest, INTRODUCTION, VERSION};
 use abi::nic::NicLayout;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -92,7 +93,28 @@ pub(super) struct Admission {
 
 /// Asks the instance whose control socket is `path` for admission.
 pub(super) fn ask_admission(path: &Path) -> Result<Admission, ConnectError> {
-    let mut channel = open_channel(path)?;
+    admission(open_channel(path)?)
+}
+
+/// Asks for admission over a connection that this process's relay gives it. `None`: it has none.
+pub(super) fn ask_introduction() -> Result<Option<Admission>, ConnectError> {
+    use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType};
+    let (kind, protocol) = INTRODUCTION;
+    let protocol = NonZeroU32::new(protocol).map(Protocol::from_raw);
+    let socket = rustix::net::socket_with(
+        AddressFamily::INET,
+        SocketType::from_raw(kind),
+        SocketFlags::CLOEXEC,
+        protocol,
+    );
+    match socket {
+        Ok(socket) => admission(Channel::from_fd(move_high(socket))).map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Says hello.
+fn admission(mut channel: Channel) -> Result<Admission, ConnectError> {
     let hello = ClientRequest::Hello { version: VERSION, program: program_name() };
     let mut stack = None;
     let (mut reply, mut fds) = exchange(&mut channel, &hello, None)?;

@@ -8,7 +8,7 @@ use abi::client::CLIENT;
 use abi::data::DataDescriptor;
 use shm::PoolMap;
 
-use super::control::ask_admission;
+use super::control::{Admission, ask_admission, ask_introduction};
 use super::server::ServerHandle;
 use super::threads::{ThreadClaim, ThreadSlots};
 use crate::error::{ConnectError, RegionFault};
@@ -32,8 +32,17 @@ pub(crate) struct Membership {
 impl Membership {
     /// Joins the instance whose control socket is `path`.
     pub(crate) fn join(path: &Path) -> Result<Arc<Self>, ConnectError> {
+        Self::of(ask_admission(path)?)
+    }
+
+    /// Joins the instance of the relay that this process has, if it has one.
+    pub(crate) fn join_introduced() -> Result<Option<Arc<Self>>, ConnectError> {
+        ask_introduction()?.map(Self::of).transpose()
+    }
+
+    fn of(admission: Admission) -> Result<Arc<Self>, ConnectError> {
         shm::fork::mark();
-        let (server, frames) = ServerHandle::new(ask_admission(path)?)?;
+        let (server, frames) = ServerHandle::new(admission)?;
         let (region, layout) = (server.region(), server.layout());
         let tx = TxPool::create(region, layout).map_err(|error| ConnectError::region(&error))?;
         let rx = PoolMap::attach(region, layout.rx_pool, CLIENT)

@@ -18,7 +18,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use abi::control::{Audience, ClientReply, ClientRequest};
@@ -291,18 +291,32 @@ impl Connections {
         Ok(())
     }
 
+    /// A connection for a process that a relay of `user` knows. Returns its end.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub(super) fn introduce(&mut self, pid: Pid, user: Uid) -> std::io::Result<OwnedFd> {
+        let (ours, end) = UnixStream::pair()?;
+        self.admit_as(ours.into(), Audience::Programs, user, Some(pid));
+        Ok(end.into())
+    }
+
     fn admit(&mut self, fd: OwnedFd, audience: Audience) {
         let Ok(peer) = shm::peer::peer(&fd) else { return };
         self.pace.accepted(audience, peer.uid.as_raw(), Instant::now());
+        self.admit_as(fd, audience, peer.uid, peer.pid);
+    }
+
+    fn admit_as(&mut self, fd: OwnedFd, audience: Audience, user: Uid, pid: Option<Pid>) {
         // Root may have a larger buffer than other users. Small replies do not need it.
         let _ = sockopt::set_socket_send_buffer_size_force(&fd, SEND_BUFFER)
             .or_else(|_| sockopt::set_socket_send_buffer_size(&fd, SEND_BUFFER));
         let mut channel = Channel::from_fd(fd).limited(LONGEST_REQUEST, 0).untrusted();
-        let Some(pid) = peer.pid else { return self.refuse_hidden(&mut channel, peer.uid) };
+        let Some(pid) = pid else { return self.refuse_hidden(&mut channel, user) };
         let mut connection = Connection {
             channel,
             pid,
-            user: peer.uid,
+            user,
             audience,
             death: None,
             busy: false,
@@ -315,9 +329,9 @@ impl Connections {
             since: Instant::now(),
         };
         let of_group = self.lets_others && audience == Audience::Programs;
-        if !peer.uid.is_root() && !is_own(peer.uid) && !of_group {
+        if !user.is_root() && !is_own(user) && !of_group {
             let pid = pid.as_raw_nonzero();
-            tracing::warn!(pid, uid = peer.uid.as_raw(), "refused: another user's process");
+            tracing::warn!(pid, uid = user.as_raw(), "refused: another user's process");
             let message = "this instance belongs to another user".to_owned();
             // Whether it reads that is its affair.
             let _ = connection.reply(&ClientReply::Error { message }, &[]);

@@ -66,6 +66,8 @@ impl Supervisor {
             ClientRequest::Hello { version, program } => self.hello(id, version, &program),
             ClientRequest::AttachThread => self.attach_thread(id),
             ClientRequest::Share { sockets } => self.share(id, sockets),
+            ClientRequest::Relay { version } => self.begin_relay(id, version),
+            ClientRequest::Introduce { thread } => self.introduce(id, thread),
             ClientRequest::Bye => return self.bye(id),
             ClientRequest::Ps => self.ask_counters(id),
             ClientRequest::Ss { info, from } => {

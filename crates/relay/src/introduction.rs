@@ -1,0 +1,45 @@
+//! Connections to the instance for programs that have the library.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use abi::control::{ClientReply, ClientRequest, VERSION};
+use shm::Channel;
+
+/// The relay's own connection to the supervisor.
+pub(crate) struct Introductions(Channel);
+
+impl Introductions {
+    /// Begins at the instance with this socket.
+    ///
+    /// # Errors
+    /// One sentence: there is no instance, or it wants no relay.
+    pub(crate) fn begin(instance: &Path) -> io::Result<Self> {
+        let stream = UnixStream::connect(instance)?;
+        let mut all = Self(Channel::from_fd(stream.into()));
+        all.ask(&ClientRequest::Relay { version: VERSION })?;
+        Ok(all)
+    }
+
+    /// A connection for the process of `thread`.
+    ///
+    /// # Errors
+    /// One sentence: why the instance takes no more programs, or that it has ended.
+    pub(crate) fn introduce(&mut self, thread: u32) -> io::Result<OwnedFd> {
+        let fd = self.ask(&ClientRequest::Introduce { thread })?;
+        fd.ok_or_else(|| io::Error::other("the instance introduced nobody"))
+    }
+
+    fn ask(&mut self, request: &ClientRequest) -> io::Result<Option<OwnedFd>> {
+        let body = serde_json::to_vec(request)?;
+        self.0.send(&body, &[]).map_err(io::Error::other)?;
+        let message = self.0.recv().map_err(io::Error::other)?;
+        let message = message.ok_or_else(|| io::Error::other("the instance has ended"))?;
+        match serde_json::from_slice(&message.body)? {
+            ClientReply::Error { message } => Err(io::Error::other(message)),
+            _ => Ok(message.fds.into_iter().next()),
+        }
+    }
+}
