@@ -62,7 +62,8 @@ fn programs_that_cannot_be_run() {
     one_sentence(&run(&world, &["./plain"]).code(126), "plain");
     std::fs::write(world.path("main.c"), "int main(void) { return 0; }\n").unwrap();
     let _ = world.run(&["gcc", "-static", "-o", "static", "main.c"]).success();
-    one_sentence(&run(&world, &["./static"]).code(121), "static");
+    let alone = world.on_stack_with(Mode::given(), &["--intercept", "preload"], &["./static"]);
+    one_sentence(&Running::start(alone).finish().code(121), "static");
     world.assert_nothing_left();
 }
 

@@ -33,6 +33,13 @@ pub(crate) struct Carrier {
     task: JoinHandle<()>,
 }
 
+impl Carrier {
+    /// Has all that programs have sent left?
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.capacity() == QUEUE
+    }
+}
+
 struct Outgoing {
     /// The program's end, to which answers go.
     from: SocketAddr,

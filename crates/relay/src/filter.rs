@@ -74,34 +74,41 @@ const FAMILY: u8 = 14;
 const NOTIFIED: u8 = 21;
 const NO_CALL: u8 = 22;
 const ALLOWED: u8 = 23;
+const LISTENING: u8 = 24;
 
 /// The program; see the module. Most calls are none of these, so they are allowed first.
-const PROGRAM: [sock_filter; 24] = [
-    load(ARCHITECTURE),
-    equal(1, ARCH, NATIVE),
-    load(NUMBER),
-    equal(3, OTHER[0], NO_CALL),
-    equal(4, OTHER[1], NO_CALL),
-    equal(5, URING, NO_CALL),
-    answer(ALLOW),
-    load(NUMBER),
-    jump(libc::BPF_JGE, 8, X32, NO_CALL),
-    equal(9, libc::SYS_socket as u32, FAMILY),
-    equal(10, libc::SYS_bind as u32, NOTIFIED),
-    equal(11, libc::SYS_listen as u32, NOTIFIED),
-    equal(12, URING, NO_CALL),
-    answer(ALLOW),
-    load(FIRST_ARGUMENT),
-    equal(15, libc::AF_INET as u32, NOTIFIED),
-    equal(16, libc::AF_INET6 as u32, NOTIFIED),
-    equal(17, libc::AF_UNIX as u32, ALLOWED),
-    equal(18, libc::AF_NETLINK as u32, ALLOWED),
-    equal(19, libc::AF_ALG as u32, ALLOWED),
-    answer(errno(libc::EAFNOSUPPORT)),
-    answer(NOTIFY),
-    answer(errno(libc::ENOSYS)),
-    answer(ALLOW),
-];
+const fn program(notified: u32, listening: u32) -> [sock_filter; 25] {
+    [
+        load(ARCHITECTURE),
+        equal(1, ARCH, NATIVE),
+        load(NUMBER),
+        equal(3, OTHER[0], NO_CALL),
+        equal(4, OTHER[1], NO_CALL),
+        equal(5, URING, NO_CALL),
+        answer(ALLOW),
+        load(NUMBER),
+        jump(libc::BPF_JGE, 8, X32, NO_CALL),
+        equal(9, libc::SYS_socket as u32, FAMILY),
+        equal(10, libc::SYS_bind as u32, LISTENING),
+        equal(11, libc::SYS_listen as u32, LISTENING),
+        equal(12, URING, NO_CALL),
+        answer(ALLOW),
+        load(FIRST_ARGUMENT),
+        equal(15, libc::AF_INET as u32, NOTIFIED),
+        equal(16, libc::AF_INET6 as u32, NOTIFIED),
+        equal(17, libc::AF_UNIX as u32, ALLOWED),
+        equal(18, libc::AF_NETLINK as u32, ALLOWED),
+        equal(19, libc::AF_ALG as u32, ALLOWED),
+        answer(errno(libc::EAFNOSUPPORT)),
+        answer(notified),
+        answer(errno(libc::ENOSYS)),
+        answer(ALLOW),
+        answer(listening),
+    ]
+}
+
+static NOTIFYING: [sock_filter; 25] = program(NOTIFY, NOTIFY);
+static REFUSING: [sock_filter; 25] = program(errno(libc::ENETDOWN), ALLOW);
 
 /// Installs the filter in this thread, for good. Returns the relay's end.
 ///
@@ -114,10 +121,25 @@ const PROGRAM: [sock_filter; 24] = [
 /// The system's: EBUSY when a filter with such an end is there already (`tasuki run` inside of
 /// another); EINVAL where the kernel is older than 5.19.
 pub fn install() -> io::Result<OwnedFd> {
-    let program =
-        libc::sock_fprog { len: PROGRAM.len() as u16, filter: PROGRAM.as_ptr().cast_mut() };
     let flags =
         libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    let listener = set(&NOTIFYING, flags)?;
+    // SAFETY: the call made it, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(listener) })
+}
+
+/// As [`install`], for an instance without a relay: a call that the relay would answer fails with
+/// ENETDOWN.
+///
+/// # Errors
+/// The system's.
+pub fn install_refusing() -> io::Result<()> {
+    set(&REFUSING, 0).map(drop)
+}
+
+fn set(program: &'static [sock_filter], flags: libc::c_ulong) -> io::Result<libc::c_int> {
+    let program =
+        libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     let set = || {
         // SAFETY: the kernel copies the program, which is a constant.
         unsafe {
@@ -129,13 +151,83 @@ pub fn install() -> io::Result<OwnedFd> {
             )
         }
     };
-    let mut listener = set();
-    if listener < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EACCES) {
+    let mut done = set();
+    if done < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EACCES) {
         rustix::thread::set_no_new_privs(true)?;
-        listener = set();
+        done = set();
     }
-    let listener = libc::c_int::try_from(listener).unwrap_or(-1);
-    crate::namespace::check(listener)?;
-    // SAFETY: the call made it, and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(listener) })
+    crate::namespace::check(libc::c_int::try_from(done).unwrap_or(-1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The verdict of a filter, as the kernel runs it.
+    fn verdict(program: &[sock_filter], arch: u32, number: u32, argument: u32) -> u32 {
+        const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+        const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+        const LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+        let (mut at, mut loaded) = (0, 0);
+        loop {
+            let one = program[at];
+            at += 1;
+            let jumps = match u32::from(one.code) {
+                LOAD => {
+                    loaded = match one.k {
+                        NUMBER => number,
+                        ARCHITECTURE => arch,
+                        FIRST_ARGUMENT => argument,
+                        other => panic!("loads {other}"),
+                    };
+                    continue;
+                }
+                EQUAL => loaded == one.k,
+                LEAST => loaded >= one.k,
+                _ => return one.k,
+            };
+            at += usize::from(if jumps { one.jt } else { one.jf });
+        }
+    }
+
+    #[test]
+    fn verdicts() {
+        let ask = |number: libc::c_long, argument: libc::c_int| {
+            let (number, argument) = (number as u32, argument.cast_unsigned());
+            (
+                verdict(&NOTIFYING, ARCH, number, argument),
+                verdict(&REFUSING, ARCH, number, argument),
+            )
+        };
+        let refused = errno(libc::ENETDOWN);
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            assert_eq!(ask(libc::SYS_socket, family), (NOTIFY, refused));
+        }
+        for family in [libc::AF_UNIX, libc::AF_NETLINK, libc::AF_ALG] {
+            assert_eq!(ask(libc::SYS_socket, family), (ALLOW, ALLOW));
+        }
+        let unknown = errno(libc::EAFNOSUPPORT);
+        for family in [0, libc::AF_PACKET, libc::AF_XDP, libc::AF_VSOCK, 43, -1] {
+            assert_eq!(ask(libc::SYS_socket, family), (unknown, unknown), "{family}");
+        }
+        for call in [libc::SYS_bind, libc::SYS_listen] {
+            assert_eq!(ask(call, 3), (NOTIFY, ALLOW));
+        }
+        assert_eq!(ask(libc::SYS_io_uring_setup, 1).0, errno(libc::ENOSYS));
+        for call in [libc::SYS_read, libc::SYS_connect, libc::SYS_execve, libc::SYS_accept4, 0] {
+            assert_eq!(ask(call, libc::AF_INET), (ALLOW, ALLOW), "{call}");
+        }
+    }
+
+    #[test]
+    fn calls_of_other_conventions() {
+        let none = errno(libc::ENOSYS);
+        let other = ARCH ^ 0x8000_0000;
+        for number in OTHER.into_iter().chain([URING]) {
+            assert_eq!(verdict(&NOTIFYING, other, number, 2), none);
+        }
+        assert_eq!(verdict(&NOTIFYING, other, 3, 2), ALLOW);
+        let x32 = X32 + libc::SYS_socket as u32;
+        assert_eq!(verdict(&NOTIFYING, ARCH, x32, 2), none);
+    }
 }

@@ -81,6 +81,7 @@ pub fn run(instance: &Path, calls: impl FnOnce() -> Option<OwnedFd>) -> io::Resu
         outgoing: Default::default(),
         listeners: Default::default(),
         carriers: Default::default(),
+        packets: Default::default(),
         carried: Default::default(),
     });
     relay.refresh_addresses();

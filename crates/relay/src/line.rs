@@ -34,6 +34,19 @@ pub fn attach(command: &mut Command, line: OwnedFd, required: bool) {
     unsafe { command.pre_exec(begin) };
 }
 
+/// Gives the process of `command` a filter that refuses what the library does not make: without an
+/// end, since there is no relay. Where the system refuses the filter, a sentence says so.
+pub fn refuse(command: &mut Command) {
+    let begin = || {
+        if let Err(error) = filter::install_refusing() {
+            report(&error);
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec it makes system calls only: it neither allocates nor locks.
+    unsafe { command.pre_exec(begin) };
+}
+
 /// Two sentences; the errors that have words of their own are the usual ones.
 fn report(error: &io::Error) {
     let why = match error.raw_os_error() {

@@ -44,6 +44,11 @@ pub(crate) struct Outgoing {
 type Door = HashMap<SocketAddr, oneshot::Sender<KernelStream>>;
 
 impl Outgoing {
+    /// Is no connection under way?
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     /// Do we listen there for a program's connection?
     pub(crate) fn is_door(&self, address: SocketAddr) -> bool {
         self.doors.contains_key(&address)

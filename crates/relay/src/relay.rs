@@ -28,6 +28,8 @@ use crate::{calls, datagrams, incoming, outgoing};
 const TICK: Duration = Duration::from_secs(1);
 /// Packets that are read before other work has its turn.
 const PACKETS: usize = 64;
+/// The device is empty if it gives nothing for so long.
+const PAUSE: Duration = Duration::from_millis(5);
 /// How long the last bytes of programs that have ended may take.
 const LAST_BYTES: Duration = Duration::from_secs(60);
 
@@ -44,6 +46,8 @@ pub(crate) struct Relay {
     /// What listens at the instance for programs, by their sockets' local ends.
     pub(crate) listeners: RefCell<HashMap<SocketAddr, JoinHandle<()>>>,
     pub(crate) carriers: RefCell<HashMap<Port, Carrier>>,
+    /// Packets that the device has given so far.
+    pub(crate) packets: std::cell::Cell<u64>,
     /// Connections that are carried.
     pub(crate) carried: std::cell::Cell<usize>,
 }
@@ -56,11 +60,23 @@ impl Relay {
         let done = serve_calls(&self, Rc::new(calls)).await;
         ticks.abort();
         let until = tokio::time::Instant::now() + LAST_BYTES;
-        while self.carried.get() > 0 && tokio::time::Instant::now() < until {
-            tokio::time::sleep(Duration::from_millis(2)).await;
+        let mut seen = None;
+        while tokio::time::Instant::now() < until {
+            let now = self.packets.get();
+            if self.is_idle() && seen == Some(now) {
+                break;
+            }
+            seen = Some(now);
+            tokio::time::sleep(PAUSE).await;
         }
         packets.abort();
         done
+    }
+
+    /// Is nothing on its way that a program has sent?
+    fn is_idle(&self) -> bool {
+        let idle = self.carriers.borrow().values().all(Carrier::is_idle);
+        self.carried.get() == 0 && idle && self.outgoing.borrow().is_idle()
     }
 
     /// The programs' sockets get the addresses that the instance has now.
@@ -117,7 +133,10 @@ async fn read_packets(relay: Rc<Relay>) {
     while relay.tun.readable().await.is_ok() {
         for _ in 0..PACKETS {
             match relay.tun.read(&mut buffer) {
-                Ok(Some(frame)) => handle_packet(&relay, frame),
+                Ok(Some(frame)) => {
+                    relay.packets.set(relay.packets.get() + 1);
+                    handle_packet(&relay, frame);
+                }
                 Ok(None) => break,
                 Err(error) => {
                     tracing::warn!(%error, "cannot read from the TUN device");

@@ -51,15 +51,15 @@ impl Sweep {
 
     /// All sockets that listen.
     pub(crate) fn listeners(&self) -> io::Result<LocalEnds> {
-        self.all(IPPROTO_TCP, StateFlags::LISTEN)
+        self.all(IPPROTO_TCP, &StateFlags::LISTEN)
     }
 
     /// All sockets for datagrams that have a port.
     pub(crate) fn datagram_sockets(&self) -> io::Result<LocalEnds> {
-        self.all(IPPROTO_UDP, StateFlags::all())
+        self.all(IPPROTO_UDP, &StateFlags::all())
     }
 
-    fn all(&self, protocol: u8, states: StateFlags) -> io::Result<LocalEnds> {
+    fn all(&self, protocol: u8, states: &StateFlags) -> io::Result<LocalEnds> {
         let mut ends = LocalEnds::default();
         for (family, socket_id) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
             let request = InetRequest {

@@ -1,5 +1,8 @@
 //! The program to run on the stack: its path, and whether the shim can get into it.
 //!
+//! With a filter of system calls ([`Reach::Filter`]) all programs for this machine will do. The
+//! rest is about programs without one.
+//!
 //! The shim is a shared library that the dynamic loader puts before all others (LD_PRELOAD). Three
 //! kinds of programs cannot have it. A static program has no dynamic loader. A program that gains
 //! rights by being executed (setuid, setgid, capabilities) makes the loader ignore LD_PRELOAD. A
@@ -25,20 +28,26 @@ const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
 const EXECUTE: u32 = 0o111;
 
-/// Finds the program as a shell would. Unless `any` will do, checks whether it loads the library.
+/// The programs whose sockets can become Tasuki's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Those that load the shim.
+    Shim,
+    /// All that are built for this machine: their system calls are filtered.
+    Filter,
+}
+
+/// Finds the program as a shell would and checks it.
 ///
 /// # Errors
 /// [`Code::NotFound`], [`Code::NotExecutable`], [`Code::Unsupported`]
-pub(crate) fn find(name: &OsStr, any: bool) -> Result<PathBuf, Failure> {
+pub(crate) fn find(name: &OsStr, reach: Reach) -> Result<PathBuf, Failure> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     let found = search(name, &path)?;
-    if any {
-        return Ok(found);
-    }
     let shims = Elf::read(&open(Path::new("/proc/self/exe"))?)
         .map_err(|error| Failure::system("read /proc/self/exe", error))?
         .ok_or_else(|| Failure::system("read /proc/self/exe", "it is not an ELF file"))?;
-    check(&found, shims.machine)?;
+    check(&found, shims.machine, reach)?;
     Ok(found)
 }
 
@@ -84,8 +93,8 @@ fn executable(path: &Path) -> io::Result<()> {
     rustix::fs::access(path, rustix::fs::Access::EXEC_OK).map_err(io::Error::from)
 }
 
-/// Can the shim, made for `machine`, get into the program?
-fn check(program: &Path, machine: Machine) -> Result<(), Failure> {
+/// Can the shim or the filter, made for `machine`, get into the program?
+fn check(program: &Path, machine: Machine, reach: Reach) -> Result<(), Failure> {
     let mut path = program.to_owned();
     for _ in 0..MAX_SCRIPTS {
         let file = open(&path)?;
@@ -93,8 +102,10 @@ fn check(program: &Path, machine: Machine) -> Result<(), Failure> {
         let read =
             |error| Failure::new(Code::NotExecutable, format!("cannot read {shown}: {error}"));
         if let Some(elf) = Elf::read(&file).map_err(read)? {
-            check_rights(&path, &file)?;
-            return elf.check(&path, machine);
+            if reach == Reach::Shim {
+                check_rights(&path, &file)?;
+            }
+            return elf.check(&path, machine, reach);
         }
         match interpreter(&file).map_err(read)? {
             Some(interpreter) => {
@@ -221,17 +232,17 @@ impl Elf {
         Ok(Some(Self { machine, dynamic }))
     }
 
-    fn check(&self, path: &Path, machine: Machine) -> Result<(), Failure> {
+    fn check(&self, path: &Path, machine: Machine, reach: Reach) -> Result<(), Failure> {
         let sentence = if self.machine != machine {
             format!(
                 "{} is built for another machine type than Tasuki: the shim cannot be loaded into \
                  it",
                 path.display()
             )
-        } else if !self.dynamic {
+        } else if reach == Reach::Shim && !self.dynamic {
             format!(
-                "{} is a static program: the shim cannot get into it, it would use the kernel's \
-                 network; use a dynamically linked build of it",
+                "{} is a static program, into which the shim cannot get: leave --intercept and \
+                 --mode at their defaults, or use a dynamically linked build of it",
                 path.display()
             )
         } else {

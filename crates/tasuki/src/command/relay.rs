@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::cli::{Intercept, RelayArgs};
+use crate::cli::RelayArgs;
 use crate::exit::Failure;
 
 /// Is the relay until the last program has ended.
@@ -32,25 +32,23 @@ pub(crate) fn relay(args: &RelayArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Lets `command` have a filter, with a relay that is a client of the instance at `socket`.
+/// Lets `command` have a filter, with a relay that is a client of the instance at `socket`. Where
+/// the system refuses the filter, the command starts without unless it is `required`.
 ///
 /// # Errors
 /// The system's.
-pub(crate) fn intercept(
+pub(super) fn start_relay(
     command: &mut Command,
     socket: &Path,
-    how: Intercept,
+    required: bool,
 ) -> Result<(), Failure> {
-    if how == Intercept::Preload {
-        return Ok(());
-    }
     let failed = |error| Failure::system("start the relay", error);
     let (program, relay) = UnixStream::pair().map_err(failed)?;
     let mut starter = relay_command(socket)?;
     starter.arg("--detach").stdin(OwnedFd::from(relay));
     // What goes wrong there is said there.
     starter.status().map_err(failed)?;
-    relay::line::attach(command, program.into(), how == Intercept::Seccomp);
+    relay::line::attach(command, program.into(), required);
     Ok(())
 }
 

@@ -1,15 +1,22 @@
 //! `tasuki run`: one program on the stack.
+//!
+//! The program gets the preloaded library, which is the fast way, and beneath it a filter of system
+//! calls with a relay, which is the way of everything else ([`relay`]). In mode `library` there is
+//! no relay, since the stack is inside of one program: the filter refuses.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use super::relay::start_relay;
 use crate::cli::{Intercept, RunArgs};
+use crate::config::Mode;
 use crate::exit::{Code, Failure};
+use crate::operator;
+use crate::program::{self, Reach};
 use crate::runtime_dir::InstanceName;
 use crate::settings::Settings;
 use crate::supervisor::{Instance, Signals, Supervisor, Workload, cannot_execute};
-use crate::{operator, program};
 
 /// Runs the program and returns its exit code.
 ///
@@ -21,20 +28,28 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
         return Err(Failure::new(Code::Usage, "no program is given"));
     };
     // Faults in the program or the configuration are reported before anything is made.
-    let path = program::find(name, intercept != Intercept::Preload)?;
-    let mut command = Command::new(path);
-    command.arg0(name).args(arguments);
-    if intercept != Intercept::Seccomp {
-        command.env("LD_PRELOAD", program::preload()?);
-    }
     if let Some(net) = net {
+        let mut command = Command::new(program::find(name, Reach::of(intercept))?);
+        command.arg0(name).args(arguments);
         return Err(join(&net, intercept, command));
     }
     let settings = Settings::new(InstanceName::of_run(std::process::id()), &options)?;
+    let library = settings.mode == Mode::Library;
+    if library && intercept == Intercept::Seccomp {
+        let sentence = "mode library has no relay: use another --mode, or --intercept auto";
+        return Err(Failure::new(Code::Usage, sentence));
+    }
+    let reach = if library { Reach::Shim } else { Reach::of(intercept) };
+    let mut command = Command::new(program::find(name, reach)?);
+    command.arg0(name).args(arguments);
     let signals = Signals::catch()?;
     let instance = Instance::make(settings)?;
-    on(&mut command, instance.socket_path());
-    super::relay::intercept(&mut command, instance.socket_path(), intercept)?;
+    if library && intercept == Intercept::Auto {
+        relay::line::refuse(&mut command);
+        on(&mut command, instance.socket_path(), Intercept::Preload)?;
+    } else {
+        on(&mut command, instance.socket_path(), intercept)?;
+    }
     Supervisor::start(instance, signals, Workload::Program(command))?.run()
 }
 
@@ -45,14 +60,29 @@ fn join(name: &InstanceName, how: Intercept, mut command: Command) -> Failure {
         Ok(socket) => socket,
         Err(failure) => return failure,
     };
-    if let Err(failure) = super::relay::intercept(&mut command, &socket, how) {
-        return failure;
+    match on(&mut command, &socket, how) {
+        Ok(()) => {
+            let error = command.exec();
+            cannot_execute(&command, &error)
+        }
+        Err(failure) => failure,
     }
-    let error = on(&mut command, &socket).exec();
-    cannot_execute(&command, &error)
 }
 
-/// Tells the shim where the instance is.
-fn on<'a>(command: &'a mut Command, socket: &Path) -> &'a mut Command {
-    command.env("TASUKI_SOCKET", socket)
+/// Puts the program on the instance at `socket`.
+fn on(command: &mut Command, socket: &Path, how: Intercept) -> Result<(), Failure> {
+    command.env("TASUKI_SOCKET", socket);
+    if how != Intercept::Seccomp {
+        command.env("LD_PRELOAD", program::preload()?);
+    }
+    if how != Intercept::Preload {
+        start_relay(command, socket, how == Intercept::Seccomp)?;
+    }
+    Ok(())
+}
+
+impl Reach {
+    fn of(how: Intercept) -> Self {
+        if how == Intercept::Preload { Self::Shim } else { Self::Filter }
+    }
 }

@@ -45,11 +45,11 @@ fn dynamic_static_and_foreign_programs() {
     let mut arm = elf(&[3]);
     arm[18] = 183;
     let arm = files.add("arm", &arm, 0o755);
-    assert_eq!(code(check(&dynamic, OURS)), None);
-    let failure = check(&fixed, OURS).unwrap_err();
+    assert_eq!(code(check(&dynamic, OURS, Reach::Shim)), None);
+    let failure = check(&fixed, OURS, Reach::Shim).unwrap_err();
     assert_eq!(failure.code, Code::Unsupported);
     assert!(failure.sentence.contains("static program"), "{failure}");
-    let failure = check(&arm, OURS).unwrap_err();
+    let failure = check(&arm, OURS, Reach::Shim).unwrap_err();
     assert_eq!(failure.code, Code::Unsupported);
     assert!(failure.sentence.contains("machine type"), "{failure}");
 }
@@ -68,7 +68,7 @@ fn word_size_and_byte_order() {
     let machine = Machine { class: 1, order: 2, number: 20 };
     let elf = Elf::read(&File::open(&path).unwrap()).unwrap();
     assert_eq!(elf, Some(Elf { machine, dynamic: true }));
-    assert_eq!(code(check(&path, OURS)), Some(Code::Unsupported));
+    assert_eq!(code(check(&path, OURS, Reach::Shim)), Some(Code::Unsupported));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn broken_headers_are_no_program() {
         [beyond, elf(&[3])[..66].to_vec(), elf(&[])[..20].to_vec(), b"\x7fELF".to_vec(), vec![]];
     for content in table {
         let path = files.add("broken", &content, 0o755);
-        assert_eq!(code(check(&path, OURS)), Some(Code::NotExecutable), "{content:?}");
+        assert_eq!(code(check(&path, OURS, Reach::Shim)), Some(Code::NotExecutable), "{content:?}");
     }
 }
 
@@ -93,17 +93,17 @@ fn scripts_are_judged_by_their_interpreter() {
         files.add(name, format!("#! {} -e\nexit\n", interpreter.display()).as_bytes(), 0o755)
     };
     let good = script("good", &dynamic);
-    assert_eq!(code(check(&good, OURS)), None);
-    assert_eq!(code(check(&script("again", &good), OURS)), None);
-    assert_eq!(code(check(&script("static", &fixed), OURS)), Some(Code::Unsupported));
+    assert_eq!(code(check(&good, OURS, Reach::Shim)), None);
+    assert_eq!(code(check(&script("again", &good), OURS, Reach::Shim)), None);
+    assert_eq!(code(check(&script("static", &fixed), OURS, Reach::Shim)), Some(Code::Unsupported));
     let none = script("none", Path::new("/none/sh"));
-    assert_eq!(code(check(&none, OURS)), Some(Code::NotExecutable));
+    assert_eq!(code(check(&none, OURS, Reach::Shim)), Some(Code::NotExecutable));
     let own = script("self", &files.0.path().join("self"));
-    assert!(check(&own, OURS).unwrap_err().sentence.contains("too many"));
+    assert!(check(&own, OURS, Reach::Shim).unwrap_err().sentence.contains("too many"));
     let text = files.add("text", b"echo\n", 0o755);
-    assert_eq!(code(check(&text, OURS)), Some(Code::NotExecutable));
+    assert_eq!(code(check(&text, OURS, Reach::Shim)), Some(Code::NotExecutable));
     let empty = files.add("empty", b"#!\n", 0o755);
-    assert_eq!(code(check(&empty, OURS)), Some(Code::NotExecutable));
+    assert_eq!(code(check(&empty, OURS, Reach::Shim)), Some(Code::NotExecutable));
 }
 
 #[test]
@@ -111,11 +111,11 @@ fn programs_that_gain_rights() {
     let files = Files::new();
     // Setuid to its own user gains nothing.
     let own = files.add("own", &elf(&[3]), 0o4755);
-    assert_eq!(code(check(&own, OURS)), None);
+    assert_eq!(code(check(&own, OURS, Reach::Shim)), None);
     let foreign = files.add("foreign", &elf(&[3]), 0o755);
     if std::os::unix::fs::chown(&foreign, Some(12345), None).is_ok() {
         std::fs::set_permissions(&foreign, std::fs::Permissions::from_mode(0o4755)).unwrap();
-        let failure = check(&foreign, OURS).unwrap_err();
+        let failure = check(&foreign, OURS, Reach::Shim).unwrap_err();
         assert_eq!(failure.code, Code::Unsupported);
         assert!(failure.sentence.contains("setuid"), "{failure}");
     }
@@ -139,7 +139,7 @@ fn programs_are_searched_as_by_a_shell() {
 
 #[test]
 fn real_programs() {
-    assert!(find(OsStr::new("sh")).is_ok());
+    assert!(find(OsStr::new("sh"), Reach::Shim).is_ok());
 }
 
 #[test]

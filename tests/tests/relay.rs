@@ -1,0 +1,223 @@
+//! Programs without the library: static ones, and calls that pass through no library.
+
+use tasuki_tests::{HOST, Mode, Running, STACK, World, program};
+
+/// Bytes of a transfer: more than all buffers on its way.
+const BYTES: &str = "20000000";
+
+/// An address of the network that no host has.
+const NOBODY: &str = "10.219.7.77";
+
+/// Builds `raw` in the world, once for each.
+fn build(world: &World) {
+    let words = ["gcc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o", "raw"];
+    let source = program("raw.c");
+    let words: Vec<_> = words.into_iter().chain([&*source]).collect();
+    let _ = world.run(&words).success();
+}
+
+/// A world with an instance, and the program in it.
+fn world() -> Option<World> {
+    let mode = Mode::shared()?;
+    let world = World::with_kernel()?;
+    build(&world);
+    world.up("net", mode, &[]);
+    Some(world)
+}
+
+fn end(world: &World) {
+    world.down("net");
+    world.assert_nothing_left();
+}
+
+#[test]
+fn a_static_program_exchanges_bytes() {
+    let Some(world) = world() else { return };
+    let echo = world.spawn(&world.script("echo.py", &["0.0.0.0", "8000"]));
+    let _ = echo.line("ready");
+    let words = ["./raw", "fetch", HOST, "8000", BYTES];
+    let said = Running::start(world.on_net("net", &words)).finish().success();
+    assert!(said.stdout.contains(&format!("local {STACK}")), "the instance's address: {said}");
+    assert!(said.stdout.contains(&format!("peer {HOST}")), "{said}");
+    assert!(said.stdout.contains(&format!("came {BYTES}")), "{said}");
+    drop(echo);
+    end(&world);
+}
+
+#[test]
+fn a_static_program_of_an_own_instance() {
+    let Some(mode) = Mode::shared() else { return };
+    let Some(world) = World::with_kernel() else { return };
+    build(&world);
+    let echo = world.spawn(&world.script("echo.py", &["0.0.0.0", "8000"]));
+    let _ = echo.line("ready");
+    let words = ["./raw", "fetch", HOST, "8000", "100000"];
+    let said = Running::start(world.on_stack(mode, &words)).finish().success();
+    assert!(said.stdout.contains("came 100000"), "{said}");
+    assert_eq!(said.stderr, "", "{said}");
+    drop(echo);
+    world.assert_nothing_left();
+}
+
+#[test]
+fn a_static_program_serves_from_forked_children() {
+    let Some(world) = world() else { return };
+    let server = Running::start(world.on_net("net", &["./raw", "serve", STACK, "7000"]));
+    let _ = server.line("ready");
+    let from_host = world.run(&["./raw", "fetch", STACK, "7000", BYTES]).success();
+    assert!(from_host.stdout.contains(&format!("came {BYTES}")), "{from_host}");
+    // A program with the library, in the same instance.
+    let words = world.python(&[
+        "-c",
+        "import socket, sys\n\
+         s = socket.create_connection((sys.argv[1], 7000))\n\
+         s.sendall(b'hello'); s.shutdown(socket.SHUT_WR); print(s.recv(100))",
+        STACK,
+    ]);
+    let inside = Running::start(world.on_net("net", &words)).finish().success();
+    assert!(inside.stdout.contains("hello"), "{inside}");
+    let said = server.finish().success();
+    assert!(said.stdout.contains(&format!("peer {HOST}")), "{said}");
+    assert!(said.stdout.contains(&format!("peer {STACK}")), "{said}");
+    end(&world);
+}
+
+#[test]
+fn a_port_is_free_again_and_belongs_to_one() {
+    let Some(world) = world() else { return };
+    for _ in 0..2 {
+        let server = Running::start(world.on_net("net", &["./raw", "serve", STACK, "7000"]));
+        let _ = server.line("ready");
+        let second = Running::start(world.on_net("net", &["./raw", "serve", STACK, "7000"]));
+        let second = second.finish().code(1);
+        assert!(second.stdout.contains("listen: EADDRINUSE"), "{second}");
+        for _ in 0..2 {
+            let said = world.run(&["./raw", "fetch", STACK, "7000", "1000"]).success();
+            assert!(said.stdout.contains("came 1000"), "{said}");
+        }
+        let _ = server.finish().success();
+    }
+    end(&world);
+}
+
+#[test]
+fn connects_end_as_the_peer_says() {
+    let Some(world) = world() else { return };
+    let connect = |words: &[&str]| {
+        let words: Vec<_> = ["./raw"].iter().chain(words).copied().collect();
+        Running::start(world.on_net("net", &words)).finish()
+    };
+    let refused = connect(&["fetch", HOST, "9", "1"]).code(1);
+    assert!(refused.stdout.contains("connect: ECONNREFUSED"), "{refused}");
+    let later = connect(&["nonblocking", HOST, "9"]).success();
+    assert!(later.stdout.contains("connect: EINPROGRESS\nerror ECONNREFUSED"), "{later}");
+    let nowhere = connect(&["fetch", NOBODY, "9", "1"]).code(1);
+    assert!(nowhere.stdout.contains("connect: EHOSTUNREACH"), "{nowhere}");
+    let words = world.python(&[
+        "-c",
+        "import socket, struct\n\
+         l = socket.create_server(('0.0.0.0', 8001)); print('ready', flush=True)\n\
+         for _ in range(2):\n\
+         \x20   s = l.accept()[0]\n\
+         \x20   if _ == 0: s.recv(1); s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, \
+         struct.pack('ii', 1, 0)); s.close()\n",
+    ]);
+    let host = world.spawn(&words);
+    let _ = host.line("ready");
+    let reset = connect(&["reset", HOST, "8001"]).success();
+    assert!(reset.stdout.contains("read: ECONNRESET"), "{reset}");
+    let later = connect(&["nonblocking", HOST, "8001"]).success();
+    assert!(later.stdout.contains("error none"), "{later}");
+    drop(host);
+    end(&world);
+}
+
+#[test]
+fn datagrams_both_ways() {
+    let Some(world) = world() else { return };
+    let host = world.spawn(&["./raw", "answer", HOST, "5000"]);
+    let _ = host.line("ready");
+    let said = Running::start(world.on_net("net", &["./raw", "ask", HOST, "5000"]));
+    let said = said.finish().success();
+    assert!(said.stdout.contains("question from port 5000"), "{said}");
+    let _ = host.finish().success();
+    let inside = Running::start(world.on_net("net", &["./raw", "answer", STACK, "5001"]));
+    let _ = inside.line("ready");
+    // The port is known to the instance a moment after bind(2), so the first may be lost.
+    let words = world.python(&[
+        "-c",
+        "import socket, sys\n\
+         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(0.2)\n\
+         while True:\n\
+         \x20   s.sendto(b'question', (sys.argv[1], 5001))\n\
+         \x20   try: print(s.recvfrom(100)); break\n\
+         \x20   except OSError: pass\n",
+        STACK,
+    ]);
+    let said = world.run(&words).success();
+    assert!(said.stdout.contains("question"), "{said}");
+    let _ = inside.finish().success();
+    end(&world);
+}
+
+#[test]
+fn calls_that_would_reach_the_hosts_network_are_refused() {
+    let Some(world) = world() else { return };
+    let said = Running::start(world.on_net("net", &["./raw", "calls"])).finish().success();
+    for line in
+        ["packet: EAFNOSUPPORT", "raw: EPERM", "io_uring: ENOSYS", "unknown: EPROTONOSUPPORT"]
+    {
+        assert!(said.stdout.contains(line), "{line}: {said}");
+    }
+    end(&world);
+}
+
+/// In mode `library` the stack is in one program, and there is no relay.
+#[test]
+fn direct_calls_in_mode_library_are_refused() {
+    let Some(world) = World::with_kernel() else { return };
+    build(&world);
+    let said =
+        Running::start(world.on_stack(Mode::Library, &["sh", "-c", "./raw ask 127.0.0.1 1"]));
+    let said = said.finish().code(1);
+    assert!(said.stdout.contains("socket: ENETDOWN"), "{said}");
+    let _ = Running::start(world.on_stack(Mode::Library, &["./raw", "calls"])).finish().code(121);
+    world.assert_nothing_left();
+}
+
+/// The socket's path and the process's user do not let it in: its relay does.
+#[test]
+fn programs_that_change_their_user_or_root_stay_admitted() {
+    let Some(world) = world() else { return };
+    let echo = world.spawn(&world.script("echo.py", &["0.0.0.0", "8000"]));
+    let _ = echo.line("ready");
+    let script = "import encodings.idna, os, socket, sys\n\
+        if 'user' in sys.argv: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n\
+        if 'root' in sys.argv: os.mkdir('empty'); os.chroot('empty'); os.chdir('/')\n\
+        if 'closed' in sys.argv: os.closerange(3, 4096)\n\
+        if 'daemon' in sys.argv and (os.fork() or os.setsid() and os.fork()): os.wait(); sys.exit()\n\
+        s = socket.create_connection((sys.argv[1], 8000))\n\
+        s.sendall(b'hello'); s.shutdown(socket.SHUT_WR); print(s.recv(100), flush=True)\n";
+    for what in ["user", "root", "closed", "daemon"] {
+        let words = world.python(&["-c", script, HOST, what]);
+        let said = Running::start(world.on_net("net", &words)).finish().success();
+        assert!(said.stdout.contains("hello"), "{what}: {said}");
+        assert_eq!(said.stderr, "", "{what}: {said}");
+    }
+    drop(echo);
+    end(&world);
+}
+
+/// A program that was not started by `tasuki run` has no relay, whatever it asks for.
+#[test]
+fn an_introduction_needs_the_filter() {
+    let Some(world) = world() else { return };
+    let words = world.python(&[
+        "-c",
+        "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n\
+         print(libc.syscall(41, 2, 15, 0x7a5), ctypes.get_errno())",
+    ]);
+    let said = world.run(&words).success();
+    assert_eq!(said.stdout.trim(), "-1 22", "EINVAL: {said}");
+    end(&world);
+}
