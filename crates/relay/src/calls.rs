@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::SocketType;
 
 use crate::notification::{Notification, NotificationSocket};
-use crate::relay::Relay;
+use crate::state::Relay;
 use crate::{datagrams, incoming, kernel};
 
 /// After these pauses a call that was let through is looked for in the kernel's lists.
@@ -136,7 +136,7 @@ async fn find_listeners(relay: &Rc<Relay>) -> io::Result<bool> {
     let mut found = false;
     for local in relay.sweep.listeners()?.all() {
         let known = relay.listeners.borrow().contains_key(&local);
-        if known || relay.outgoing.borrow().is_door(local) {
+        if known || relay.connecting.borrow().doors.contains_key(&local) {
             continue;
         }
         found = true;

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream as KernelStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
-use crate::relay::Relay;
+use crate::state::Relay;
 
 /// Bytes that are carried at a time, in each direction.
 const CHUNK: usize = 256 << 10;

@@ -11,43 +11,15 @@ use std::rc::Rc;
 use rustix::io::Errno;
 use tasuki_tokio::UdpSocket;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
 use crate::packet;
-use crate::relay::Relay;
+use crate::state::{Carrier, Port, QUEUE, QueuedDatagram, Relay};
 use crate::tun::Frame;
 
 /// Sockets of the instance that carry datagrams at a time.
 const MOST: usize = 1024;
-/// Datagrams of a port that may wait for the instance. More are lost, as on a link.
-const QUEUE: usize = 64;
 /// Longest datagram.
 const LONGEST: usize = 65_535;
-
-/// The port of a program, and whether it is IPv6's.
-pub(crate) type Port = (bool, u16);
-
-/// What carries the datagrams of one port.
-pub(crate) struct Carrier {
-    queue: mpsc::Sender<Outgoing>,
-    task: JoinHandle<()>,
-}
-
-impl Carrier {
-    /// Has all that programs have sent left?
-    pub(crate) fn is_idle(&self) -> bool {
-        self.queue.capacity() == QUEUE
-    }
-}
-
-struct Outgoing {
-    /// The program's end, to which answers go.
-    from: SocketAddr,
-    to: SocketAddr,
-    payload: Vec<u8>,
-    /// The whole packet, to be quoted by an error.
-    packet: Vec<u8>,
-}
 
 /// A program has sent a datagram.
 pub(crate) fn send(
@@ -63,7 +35,8 @@ pub(crate) fn send(
     if let Some(carrier) = relay.carriers.borrow().get(&port) {
         let quote = frame.packet();
         let packet = quote.get(..quote.len().min(512)).unwrap_or_default().to_vec();
-        let _ = carrier.queue.try_send(Outgoing { from, to, payload: payload.to_vec(), packet });
+        let _ =
+            carrier.queue.try_send(QueuedDatagram { from, to, payload: payload.to_vec(), packet });
     }
 }
 
@@ -98,7 +71,7 @@ async fn carry(
     relay: Rc<Relay>,
     (v6, port): Port,
     end: Option<SocketAddr>,
-    mut outgoing: mpsc::Receiver<Outgoing>,
+    mut outgoing: mpsc::Receiver<QueuedDatagram>,
 ) {
     let any: IpAddr = if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
     let socket = match UdpSocket::bind((any, port).into()).await {
@@ -138,7 +111,7 @@ async fn carry(
 }
 
 /// The program's socket learns of it by an ICMP error.
-fn report(relay: &Relay, error: &io::Error, one: &Outgoing) {
+fn report(relay: &Relay, error: &io::Error, one: &QueuedDatagram) {
     let errno = error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
     if let Some(message) = packet::unreachable(errno, &one.packet, one.to) {
         relay.tun.write(&message);

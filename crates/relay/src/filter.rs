@@ -46,12 +46,8 @@ const fn errno(number: libc::c_int) -> u32 {
 }
 
 const fn load(offset: u32) -> sock_filter {
-    sock_filter {
-        code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16,
-        jt: 0,
-        jf: 0,
-        k: offset,
-    }
+    let code = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    sock_filter { code, jt: 0, jf: 0, k: offset }
 }
 
 /// Instruction `at`: goes to `target` if the loaded number is `value`, and on to the next otherwise.

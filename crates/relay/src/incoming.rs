@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::carry::carry;
 use crate::kernel;
-use crate::relay::Relay;
+use crate::state::Relay;
 
 /// How long a program's full queue may hold a connection up.
 const HANDSHAKE: Duration = Duration::from_secs(60);

@@ -18,10 +18,14 @@
 //! program's socket.
 //!
 //! ```text layers
-//! relay calls incoming outgoing datagrams carry: the event loop, and the ways of bytes
-//! packet tun sweep: packets and the device; the kernel's lists of sockets
+//! relay: the event loop
+//! calls: calls of programs
+//! incoming outgoing datagrams: the ways of connections and datagrams
+//! carry: bytes, both ways
+//! state: all that the tasks share
+//! packet tun sweep introduction: packets, device, the kernel's lists, programs with the library
 //! line: how a filter reaches its relay
-//! notification filter kernel introduction: calls of programs; kernel sockets; library's programs
+//! notification filter kernel: the filter and its notifications; kernel sockets
 //! namespace: the network namespace
 //! route: rtnetlink
 //! ```
@@ -40,6 +44,7 @@ mod outgoing;
 mod packet;
 mod relay;
 mod route;
+mod state;
 mod sweep;
 mod tun;
 
@@ -54,7 +59,7 @@ use tokio::task::LocalSet;
 use crate::introduction::Introductions;
 use crate::namespace::Namespace;
 use crate::notification::NotificationSocket;
-use crate::relay::Relay;
+use crate::state::Relay;
 use crate::sweep::Sweep;
 use crate::tun::Tun;
 
@@ -78,14 +83,14 @@ pub fn run(instance: &Path, calls: impl FnOnce() -> Option<OwnedFd>) -> io::Resu
         tun: Tun::new(tun)?,
         sweep: Sweep::new()?,
         introductions: introductions.into(),
-        outgoing: Default::default(),
+        connecting: Default::default(),
         listeners: Default::default(),
         carriers: Default::default(),
         packets: Default::default(),
         carried: Default::default(),
     });
     relay.refresh_addresses();
-    let serve = tasuki_tokio::run(&client, relay.serve(NotificationSocket::new(calls)));
+    let serve = tasuki_tokio::run(&client, relay::serve(relay, NotificationSocket::new(calls)));
     match LocalSet::new().block_on(&runtime, serve) {
         Ok(done) => done,
         // The instance has ended, and all of its sockets.

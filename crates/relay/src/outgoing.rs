@@ -10,7 +10,6 @@
 //!   the kernel connects L:p to our socket P:q ──▶ accept ──▶ carry bytes
 //! ```
 
-use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -24,7 +23,7 @@ use tokio::time::timeout;
 
 use crate::carry::{carry, reset};
 use crate::packet::{self, Syn};
-use crate::relay::Relay;
+use crate::state::{Door, Relay};
 use crate::{kernel, tun};
 
 /// Connections that may be under way at a time.
@@ -32,42 +31,19 @@ const MOST_PENDING: usize = 4096;
 /// How long the kernel may take for its own handshake, which is in memory only.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Connections that are under way.
-#[derive(Default)]
-pub(crate) struct Outgoing {
-    /// Both ends, as the program has them.
-    pending: HashSet<(SocketAddr, SocketAddr)>,
-    /// The destinations at which we listen now, and the programs' ends that are to come.
-    doors: HashMap<SocketAddr, Door>,
-}
-
-type Door = HashMap<SocketAddr, oneshot::Sender<KernelStream>>;
-
-impl Outgoing {
-    /// Is no connection under way?
-    pub(crate) fn is_idle(&self) -> bool {
-        self.pending.is_empty()
-    }
-
-    /// Do we listen there for a program's connection?
-    pub(crate) fn is_door(&self, address: SocketAddr) -> bool {
-        self.doors.contains_key(&address)
-    }
-}
-
 /// A program connects.
 pub(crate) fn begin(relay: &Rc<Relay>, syn: Syn, frame: tun::Frame<'_>) {
     let ends = (syn.from, syn.to);
-    let mut outgoing = relay.outgoing.borrow_mut();
+    let mut connecting = relay.connecting.borrow_mut();
     // Otherwise the kernel sends it once more because we take our time.
-    if outgoing.pending.len() >= MOST_PENDING || !outgoing.pending.insert(ends) {
+    if connecting.pending.len() >= MOST_PENDING || !connecting.pending.insert(ends) {
         return;
     }
-    drop(outgoing);
+    drop(connecting);
     let (relay, frame) = (Rc::clone(relay), frame.to_vec());
     tokio::task::spawn_local(async move {
         connect(&relay, syn, &frame).await;
-        relay.outgoing.borrow_mut().pending.remove(&ends);
+        relay.connecting.borrow_mut().pending.remove(&ends);
     });
 }
 
@@ -126,7 +102,7 @@ async fn accept(relay: &Rc<Relay>, syn: Syn, frame: &[u8]) -> Option<KernelStrea
     open_door(relay, syn, sender).ok()?;
     relay.tun.bounce(frame);
     let stream = timeout(HANDSHAKE, receiver).await;
-    if let Some(door) = relay.outgoing.borrow_mut().doors.get_mut(&syn.to) {
+    if let Some(door) = relay.connecting.borrow_mut().doors.get_mut(&syn.to) {
         door.remove(&syn.from);
     }
     let stream = stream.ok()?.ok()?;
@@ -136,20 +112,20 @@ async fn accept(relay: &Rc<Relay>, syn: Syn, frame: &[u8]) -> Option<KernelStrea
 
 /// Listens at the destination for as long as programs are to come.
 fn open_door(relay: &Rc<Relay>, syn: Syn, sender: oneshot::Sender<KernelStream>) -> io::Result<()> {
-    let mut outgoing = relay.outgoing.borrow_mut();
-    if let Some(door) = outgoing.doors.get_mut(&syn.to) {
+    let mut connecting = relay.connecting.borrow_mut();
+    if let Some(door) = connecting.doors.get_mut(&syn.to) {
         door.insert(syn.from, sender);
         return Ok(());
     }
     let listener = kernel::listen_as(syn.to)?;
-    outgoing.doors.insert(syn.to, Door::from([(syn.from, sender)]));
+    connecting.doors.insert(syn.to, Door::from([(syn.from, sender)]));
     let relay = Rc::clone(relay);
     tokio::task::spawn_local(async move {
         loop {
             // A program that gives up sends nothing: so look now and then.
             let accepted = timeout(Duration::from_secs(1), listener.accept()).await;
-            let mut outgoing = relay.outgoing.borrow_mut();
-            let Some(door) = outgoing.doors.get_mut(&syn.to) else { return };
+            let mut connecting = relay.connecting.borrow_mut();
+            let Some(door) = connecting.doors.get_mut(&syn.to) else { return };
             if let Ok(Ok((stream, from))) = accepted
                 && let Some(sender) = door.remove(&from)
             {
@@ -157,7 +133,7 @@ fn open_door(relay: &Rc<Relay>, syn: Syn, sender: oneshot::Sender<KernelStream>)
                 let _ = sender.send(stream).map_err(reset);
             }
             if door.is_empty() {
-                outgoing.doors.remove(&syn.to);
+                connecting.doors.remove(&syn.to);
                 return;
             }
         }

@@ -3,6 +3,7 @@
 mod instruments;
 #[cfg(test)]
 mod pages;
+mod processes;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use crate::publish::Publish;
 use crate::runtime_dir::InstanceName;
 
 pub(crate) use self::instruments::{StagesArgs, StatsArgs};
+pub(crate) use self::processes::{RelayArgs, ServerArgs};
 
 /// Run unmodified programs on a TCP/IP stack made of small processes
 ///
@@ -438,36 +440,6 @@ pub(crate) enum Intercept {
     Preload,
     /// The filter only
     Seccomp,
-}
-
-/// Be the relay of a program; only `tasuki run` starts it. Standard input is a socket that brings
-/// the end of the program's filter.
-#[derive(Debug, Args)]
-pub(crate) struct RelayArgs {
-    /// Socket of the instance
-    pub(crate) instance: PathBuf,
-    /// Be no child of the caller
-    #[arg(long)]
-    pub(crate) detach: bool,
-}
-
-/// Be a server of an instance; only the supervisor starts these.
-#[derive(Debug, Args)]
-pub(crate) struct ServerArgs {
-    /// inet, nic:KIND or fused:KIND, with the kind of the device
-    pub(crate) role: sandbox::Role,
-    /// How much of the sandbox is wanted
-    #[arg(long, default_value_t)]
-    pub(crate) sandbox: sandbox::Demand,
-    /// The user to become
-    #[arg(long)]
-    pub(crate) user: Option<u32>,
-    /// Try these system calls in the sandbox instead, such as openat(-100,"/etc/passwd",0)
-    #[arg(long = "try", value_name = "CALL")]
-    pub(crate) tries: Vec<sandbox::probe::Try>,
-    /// Try them without the filter of system calls
-    #[arg(long, requires = "tries")]
-    pub(crate) no_filter: bool,
 }
 
 #[cfg(test)]

@@ -6,12 +6,13 @@ use std::path::Path;
 use crate::tree::{complain, files, read, root, rust_files};
 
 /// Crates that may have `unsafe`; each module that has it says so itself.
-const UNSAFE_CRATES: [&str; 7] = [
+const UNSAFE_CRATES: [&str; 8] = [
     "benches",
     "crates/c",
     "crates/shm",
     "crates/preload",
     "crates/nic-driver",
+    "crates/relay",
     "crates/sandbox",
     "tests/packetdrill/plugin",
 ];

@@ -1,0 +1,108 @@
+//! The state that all tasks of the relay share.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use sockets::Client;
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::introduction::Introductions;
+use crate::namespace::Namespace;
+use crate::sweep::Sweep;
+use crate::tun::Tun;
+
+/// Datagrams of a port that may wait for the instance. More are lost, as on a link.
+pub(crate) const QUEUE: usize = 64;
+
+/// All that the relay's tasks share.
+pub(crate) struct Relay {
+    pub(crate) client: Arc<Client>,
+    pub(crate) namespace: RefCell<Namespace>,
+    /// The number of that namespace, as its sockets tell it.
+    pub(crate) cookie: u64,
+    pub(crate) tun: Tun,
+    pub(crate) sweep: Sweep,
+    pub(crate) introductions: RefCell<Introductions>,
+    pub(crate) connecting: RefCell<Connecting>,
+    /// What listens at the instance for programs, by their sockets' local ends.
+    pub(crate) listeners: RefCell<HashMap<SocketAddr, JoinHandle<()>>>,
+    pub(crate) carriers: RefCell<HashMap<Port, Carrier>>,
+    /// Packets that the device has given so far.
+    pub(crate) packets: Cell<u64>,
+    /// Connections that are carried.
+    pub(crate) carried: Cell<usize>,
+}
+
+/// Connections that programs are making.
+#[derive(Default)]
+pub(crate) struct Connecting {
+    /// Both ends, as the program has them.
+    pub(crate) pending: HashSet<(SocketAddr, SocketAddr)>,
+    /// The destinations at which the relay listens now.
+    pub(crate) doors: HashMap<SocketAddr, Door>,
+}
+
+/// The programs' ends that are to come to one destination.
+pub(crate) type Door = HashMap<SocketAddr, oneshot::Sender<TcpStream>>;
+
+/// The port of a program, and whether it is IPv6's.
+pub(crate) type Port = (bool, u16);
+
+/// What carries the datagrams of one port.
+pub(crate) struct Carrier {
+    pub(crate) queue: mpsc::Sender<QueuedDatagram>,
+    pub(crate) task: JoinHandle<()>,
+}
+
+/// A datagram of a program, on its way to the instance.
+pub(crate) struct QueuedDatagram {
+    /// The program's end, to which answers go.
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+    pub(crate) payload: Vec<u8>,
+    /// The begin of the packet, to be quoted by an error.
+    pub(crate) packet: Vec<u8>,
+}
+
+impl Carrier {
+    /// Has all that programs have sent left?
+    fn is_idle(&self) -> bool {
+        self.queue.capacity() == QUEUE
+    }
+}
+
+impl Relay {
+    /// Is nothing on its way that a program has sent?
+    pub(crate) fn is_idle(&self) -> bool {
+        let idle = self.carriers.borrow().values().all(Carrier::is_idle);
+        self.carried.get() == 0 && idle && self.connecting.borrow().pending.is_empty()
+    }
+
+    /// The programs' sockets get the addresses that the instance has now.
+    pub(crate) fn refresh_addresses(&self) {
+        match addresses(&self.client) {
+            Ok(addresses) => {
+                if let Err(error) = self.namespace.borrow_mut().set_addresses(&addresses) {
+                    tracing::warn!(%error, "programs' sockets lack addresses of the instance");
+                }
+            }
+            Err(error) => tracing::debug!(%error, "the instance does not tell its addresses"),
+        }
+    }
+}
+
+/// The addresses that programs' sockets can have: those of the instance that are in use.
+fn addresses(client: &Client) -> io::Result<Vec<IpAddr>> {
+    let network = client.network()?;
+    let all = network.interfaces.into_iter().flat_map(|interface| interface.addresses);
+    let usable = all.filter(|address| !matches!(&*address.state, "tentative" | "dadfailed"));
+    let link_local =
+        |address: &IpAddr| matches!(address, IpAddr::V6(a) if a.is_unicast_link_local());
+    let addresses = usable.map(|address| address.address);
+    Ok(addresses.filter(|a| !a.is_loopback() && !link_local(a)).collect())
+}
