@@ -50,7 +50,7 @@ const fn load(offset: u32) -> sock_filter {
     sock_filter { code, jt: 0, jf: 0, k: offset }
 }
 
-/// Instruction `at`: goes to `target` if the loaded number is `value`, and on to the next otherwise.
+/// Instruction `at`: goes to `target` if the loaded number is `value`, otherwise to the next one.
 const fn equal(at: u8, value: u32, target: u8) -> sock_filter {
     jump(libc::BPF_JEQ, at, value, target)
 }
