@@ -5,8 +5,8 @@
 //! each round measures every set-up in both states: as the machine is, and beside a process of the
 //! lowest priority (SCHED_IDLE) on each processor. Nothing is tied to a processor.
 //!
-//! The cost of a wake-up, steal time and load stand beside each state. They tell a reader whether the
-//! run is worth anything: steal or load of others makes all figures longer.
+//! The cost of a wake-up, steal time and load stand beside each state. They tell a reader whether
+//! the run is worth anything: steal or load of others makes all figures longer.
 
 use std::path::{Path, PathBuf};
 
