@@ -184,6 +184,16 @@ fn the_longest_spin_follows_the_cost_of_a_wake_up() {
         }
         world.down(NET);
     }
+    // The thread of a program that has the stack inside measures its own.
+    world.up(NET, Mode::Library, &[]);
+    let code = "import socket; s = socket.socket(); s.bind((\"0.0.0.0\", 1)); s.listen(); \
+                print(\"waits\"); s.accept()";
+    let program = Running::start(world.on_net(NET, &world.python(&["-c", code])));
+    let _ = program.line("waits");
+    let measured = || world.counter(NET, "server.wake-up-cost-ns") > 0;
+    tasuki_tests::eventually("the program has measured wake-ups", measured);
+    drop(program);
+    world.down(NET);
     for micros in [0, 70] {
         let config = format!("[instance]\nbusy_poll = {micros}\n");
         std::fs::write(world.path("fixed.toml"), config).unwrap();
