@@ -8,3 +8,4 @@ mod lifecycle;
 mod msg;
 mod names;
 mod options;
+mod splice;

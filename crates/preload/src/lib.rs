@@ -34,7 +34,7 @@
 //! signals sockaddr table time: signal masks, addresses, descriptor numbers, time limits
 //! interpose: the macros that export calls
 //! real: the C library's own functions
-//! errno: results of calls
+//! errno pointers: results of calls; pointers that cannot be meant
 //! ```
 
 #![cfg_attr(test, allow(dead_code, reason = "the exported calls are not exported from tests"))]
@@ -53,6 +53,7 @@ mod instance;
 mod interpose;
 mod open_socket;
 mod placeholder;
+mod pointers;
 mod poll;
 mod process;
 mod real;

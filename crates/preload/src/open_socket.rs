@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
 use rustix::event::{PollFd, Timespec, poll};
+use rustix::io::Errno;
 use sockets::{Readiness, Received, RecvFlags, SendFlags, Socket, SocketKind, Wait, Watch};
 
 use crate::errno::Outcome;
@@ -222,7 +223,14 @@ impl Endpoint for OpenSocket {
         self.socket.send(bufs, flags, to, wait)
     }
 
+    fn wait_for_more(&self, than: usize, wait: Wait) -> Outcome<bool> {
+        self.socket.wait_for_more(than, wait)
+    }
+
     fn recv_urgent(&self, peek: bool) -> Outcome<Option<u8>> {
+        if self.socket.is_listening() {
+            return Err(Errno::NOTCONN);
+        }
         self.socket.recv_urgent(peek)
     }
 

@@ -138,6 +138,12 @@ real_calls! {
     fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t;
     fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t;
     fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t;
+    fn preadv2(
+        fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int,
+    ) -> ssize_t;
+    fn pwritev2(
+        fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int,
+    ) -> ssize_t;
     fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, size: size_t) -> ssize_t;
     fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t;
     fn sendto(

@@ -16,6 +16,14 @@ const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP).cast_unsigned();
 const EDGE: u32 = libc::EPOLLET.cast_unsigned();
 const ONE_SHOT: u32 = libc::EPOLLONESHOT.cast_unsigned();
 
+/// Of several sets with the same source one is woken: here all are, which Linux allows too.
+const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE.cast_unsigned();
+/// All that may be asked for beside EPOLLEXCLUSIVE.
+const WITH_EXCLUSIVE: u32 = ALWAYS
+    | EDGE
+    | EXCLUSIVE
+    | (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLWAKEUP).cast_unsigned();
+
 /// Something that can be watched.
 pub(crate) trait Source: Clone {
     /// The events that it is ready for.
@@ -77,8 +85,11 @@ impl<S: Source> Registrations<S> {
     /// EPOLL_CTL_ADD.
     ///
     /// # Errors
-    /// EEXIST when it is there already.
+    /// EINVAL for events that EPOLLEXCLUSIVE does not allow, EEXIST when it is there already.
     pub(crate) fn add(&mut self, fd: c_int, source: &S, interest: Interest) -> Outcome<()> {
+        if interest.events & EXCLUSIVE != 0 && interest.events & !WITH_EXCLUSIVE != 0 {
+            return Err(Errno::INVAL);
+        }
         if self.find(fd, source).is_ok() {
             return Err(Errno::EXIST);
         }
@@ -90,10 +101,16 @@ impl<S: Source> Registrations<S> {
     /// EPOLL_CTL_MOD: arms again. An edge that was reported counts as new.
     ///
     /// # Errors
-    /// ENOENT when it is not there.
+    /// ENOENT when it is not there, EINVAL when it has or gets EPOLLEXCLUSIVE.
     pub(crate) fn modify(&mut self, fd: c_int, source: &S, interest: Interest) -> Outcome<()> {
+        if interest.events & EXCLUSIVE != 0 {
+            return Err(Errno::INVAL);
+        }
         let at = self.find(fd, source)?;
         let registration = &mut self.list[at];
+        if registration.interest.events & EXCLUSIVE != 0 {
+            return Err(Errno::INVAL);
+        }
         registration.interest = interest;
         registration.armed = true;
         registration.reported = None;

@@ -25,7 +25,7 @@ const V4_LENGTH: usize = size_of::<sockaddr_in>();
 /// Bytes of a `struct sockaddr_in6`.
 const V6_LENGTH: usize = size_of::<sockaddr_in6>();
 /// Bytes of a `struct sockaddr_storage`: the kernel accepts no longer address.
-const LONGEST: usize = 128;
+pub(crate) const LONGEST: usize = 128;
 
 /// An address as the program gave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

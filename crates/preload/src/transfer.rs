@@ -27,6 +27,8 @@ pub(crate) trait Endpoint {
         to: Option<SocketAddr>,
         wait: Wait,
     ) -> Outcome<usize>;
+    /// Waits for more than so many bytes of a stream, as [`sockets::Socket::wait_for_more`].
+    fn wait_for_more(&self, than: usize, wait: Wait) -> Outcome<bool>;
     /// Receives the urgent byte; `None` at the end.
     fn recv_urgent(&self, peek: bool) -> Outcome<Option<u8>>;
     /// Connects a stream whose SYN takes the first bytes of the next send.
@@ -88,18 +90,59 @@ pub(crate) fn receive(
         return Err(Errno::AGAIN);
     }
     let peek = flags & libc::MSG_PEEK != 0;
-    if flags & libc::MSG_OOB != 0 {
+    // A datagram socket receives as ever.
+    if flags & libc::MSG_OOB != 0 && endpoint.kind() != SocketKind::Datagram {
         return receive_urgent(endpoint, bufs, flags, peek);
     }
-    if endpoint.kind() == SocketKind::Datagram || peek {
+    if endpoint.kind() == SocketKind::Datagram {
         return endpoint.recv(bufs, peek, wait);
     }
-    let total: usize = bufs.iter().map(|buf| buf.len()).sum();
+    let total = bufs.iter().fold(0_usize, |sum, buf| sum.saturating_add(buf.len()));
     let wanted = if flags & libc::MSG_WAITALL != 0 { total } else { total.min(1) };
-    if flags & libc::MSG_TRUNC != 0 {
-        return discard(endpoint, total, wanted, wait);
+    match flags & libc::MSG_TRUNC {
+        _ if total == 0 => receive_nothing(endpoint, wait),
+        0 if peek => peek_stream(endpoint, bufs, wanted, wait),
+        0 => receive_stream(endpoint, bufs, wanted, wait),
+        // Counted, and not copied.
+        _ if peek => {
+            let mut scratch = vec![0; total.min(MOST_PEEKED)];
+            peek_stream(endpoint, &mut [IoSliceMut::new(&mut scratch)], wanted, wait)
+        }
+        _ => discard(endpoint, total, wanted, wait),
     }
-    receive_stream(endpoint, bufs, wanted, wait)
+}
+
+/// Most bytes that MSG_PEEK with MSG_TRUNC counts.
+const MOST_PEEKED: usize = 1 << 20;
+
+/// A receive without room: as on Linux it waits until something can be received, tells an error,
+/// and takes nothing.
+fn receive_nothing(endpoint: &impl Endpoint, wait: Wait) -> Outcome<Received> {
+    match endpoint.recv(&mut [IoSliceMut::new(&mut [0])], true, wait) {
+        Err(Errno::AGAIN) if wait != Wait::No => Ok(Received::default()),
+        seen => seen.map(|_| Received::default()),
+    }
+}
+
+/// Looks at a stream's bytes, at least `wanted` of them if so many come.
+fn peek_stream(
+    endpoint: &impl Endpoint,
+    bufs: &mut [IoSliceMut<'_>],
+    wanted: usize,
+    wait: Wait,
+) -> Outcome<Received> {
+    let mut seen = endpoint.recv(bufs, true, wait)?;
+    while wait != Wait::No && (1..wanted).contains(&seen.len) {
+        if endpoint.wait_for_more(seen.len, wait) != Ok(true) {
+            break;
+        }
+        let more = endpoint.recv(bufs, true, Wait::No)?;
+        if more.len <= seen.len {
+            break;
+        }
+        seen = more;
+    }
+    Ok(seen)
 }
 
 /// The urgent byte, alone. As Linux: with MSG_TRUNC it is thrown away, without room it is lost.
@@ -109,9 +152,6 @@ fn receive_urgent(
     flags: c_int,
     peek: bool,
 ) -> Outcome<Received> {
-    if endpoint.kind() == SocketKind::Datagram {
-        return Err(Errno::INVAL);
-    }
     let Some(byte) = endpoint.recv_urgent(peek)? else { return Ok(Received::default()) };
     let place = bufs.iter_mut().find_map(|buf| buf.first_mut());
     let len = usize::from(place.is_some());
@@ -132,7 +172,11 @@ fn receive_stream(
     let mut last = sum.len;
     while sum.len < wanted && last > 0 && wait != Wait::No {
         IoSliceMut::advance_slices(&mut bufs, last);
-        last = endpoint.recv(bufs, false, wait).map_or(0, |more| more.len);
+        // An error after the first bytes is for the next call.
+        if endpoint.wait_for_more(0, wait) != Ok(true) {
+            break;
+        }
+        last = endpoint.recv(bufs, false, Wait::No).map_or(0, |more| more.len);
         sum.len += last;
         sum.full_len = sum.len;
     }
@@ -144,8 +188,13 @@ fn discard(endpoint: &impl Endpoint, total: usize, wanted: usize, wait: Wait) ->
     let mut sum = Received::default();
     loop {
         let room = scratch.len().min(total - sum.len);
-        // The wanted bytes were waited for; further ones are taken as far as they are there.
-        let wait = if sum.len >= wanted && sum.len > 0 { Wait::No } else { wait };
+        if sum.len > 0 {
+            // The wanted bytes were waited for; further ones are taken as far as they are there.
+            let wait = if sum.len >= wanted { Wait::No } else { wait };
+            if endpoint.wait_for_more(0, wait) != Ok(true) {
+                break;
+            }
+        }
         let outcome = endpoint.recv(&mut [IoSliceMut::new(&mut scratch[..room])], false, wait);
         match outcome {
             Ok(more) if more.len > 0 && more.len <= room => sum.len += more.len,
@@ -224,6 +273,11 @@ mod tests {
                 len += 1;
             }
             Ok(Received { len, full_len, ..Received::default() })
+        }
+
+        fn wait_for_more(&self, _than: usize, wait: Wait) -> Outcome<bool> {
+            self.waits.borrow_mut().push(wait);
+            Ok(matches!(self.steps.borrow().front(), Some(Ok(1..))))
         }
 
         fn recv_urgent(&self, _peek: bool) -> Outcome<Option<u8>> {
@@ -325,17 +379,31 @@ mod tests {
         assert_eq!(receive_ten(&failed, all, Wait::Until(Instant::now())).0, Ok(3));
         let nonblocking = script(STREAM, &[Ok(3)]);
         assert_eq!(receive_ten(&nonblocking, all, Wait::No).0, Ok(3));
-        let peeked = script(STREAM, &[Ok(3)]);
-        assert_eq!(receive_ten(&peeked, all | libc::MSG_PEEK, Wait::Forever).0, Ok(3));
+        let peek = all | libc::MSG_PEEK;
+        let peeked = script(STREAM, &[Ok(3), Ok(10)]);
+        assert_eq!(receive_ten(&peeked, peek, Wait::Forever), (Ok(10), b"kkkkkkkkkk".to_vec()));
+        let ended = script(STREAM, &[Ok(3), Err(Errno::CONNRESET)]);
+        assert_eq!(receive_ten(&ended, peek, Wait::Forever).0, Ok(3));
+        assert_eq!(receive_ten(&script(STREAM, &[Ok(3)]), peek, Wait::No).0, Ok(3));
+    }
+
+    #[test]
+    fn a_receive_without_room_looks() {
+        let outcome = |step| {
+            receive(&script(STREAM, &[step]), &mut [], 0, Wait::No).map(|received| received.len)
+        };
+        assert_eq!(outcome(Ok(1)), Ok(0));
+        assert_eq!(outcome(Err(Errno::NOTCONN)), Err(Errno::NOTCONN));
     }
 
     #[test]
     fn trunc_discards_from_a_stream() {
-        let one = script(STREAM, &[Ok(3), Ok(4), Err(Errno::AGAIN)]);
+        let one = script(STREAM, &[Ok(3), Ok(4), Err(Errno::CONNRESET)]);
         let (outcome, bytes) = receive_ten(&one, libc::MSG_TRUNC, Wait::Forever);
         assert_eq!((outcome, bytes), (Ok(7), b"..........".to_vec()));
-        assert_eq!(*one.waits.borrow(), [Wait::Forever, Wait::No, Wait::No]);
-        assert!(one.done());
+        let waits = [Wait::Forever, Wait::No, Wait::Forever, Wait::No];
+        assert_eq!(*one.waits.borrow(), waits);
+        assert!(!one.done(), "the error is for the next call");
         let none = script(STREAM, &[Err(Errno::AGAIN)]);
         assert_eq!(receive_ten(&none, libc::MSG_TRUNC, Wait::No).0, Err(Errno::AGAIN));
     }

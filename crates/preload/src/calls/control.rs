@@ -20,6 +20,8 @@ const FIONBIO: c_ulong = 0x5421;
 /// SIOCOUTQ is the same number.
 const TIOCOUTQ: c_ulong = 0x5411;
 const SIOCATMARK: c_ulong = 0x8905;
+/// Bytes that were not sent at all. They are not told from those that were not acknowledged.
+const SIOCOUTQNSD: c_ulong = 0x894B;
 
 type Fcntl = unsafe fn(c_int, c_int, c_ulong) -> c_int;
 
@@ -45,8 +47,14 @@ unsafe fn control_file(real: Fcntl, fd: c_int, command: c_int, arg: c_ulong) -> 
 unsafe fn control_device(fd: c_int, request: c_ulong, arg: *mut c_char) -> Outcome<c_int> {
     let answer = match request {
         FIONREAD => Some(readable(fd)?),
-        TIOCOUTQ => Some(count(socket(fd)?.socket.unsent_len())),
-        SIOCATMARK => Some(socket(fd)?.socket.is_at_mark().into()),
+        TIOCOUTQ | SIOCOUTQNSD => Some(unsent(fd, request)?),
+        SIOCATMARK => {
+            let entry = socket(fd)?;
+            if entry.socket.kind() == SocketKind::Datagram {
+                return Err(Errno::NOTTY);
+            }
+            Some(entry.socket.is_at_mark().into())
+        }
         _ => None,
     };
     if let Some(answer) = answer {
@@ -76,6 +84,16 @@ fn readable(fd: c_int) -> Outcome<c_int> {
         return Err(Errno::INVAL);
     }
     Ok(count(entry.socket.readable_len()))
+}
+
+fn unsent(fd: c_int, request: c_ulong) -> Outcome<c_int> {
+    let entry = socket(fd)?;
+    match entry.socket.kind() {
+        SocketKind::Stream if entry.socket.is_listening() => Err(Errno::INVAL),
+        SocketKind::Stream => Ok(count(entry.socket.unsent_len())),
+        _ if request == SIOCOUTQNSD => Err(Errno::NOTTY),
+        _ => Ok(count(entry.socket.unsent_len())),
+    }
 }
 
 fn count(bytes: usize) -> c_int {

@@ -2,13 +2,13 @@
 
 #![allow(unsafe_code)]
 
-use core::ffi::{c_int, c_uint, c_void};
+use core::ffi::{c_int, c_void};
 use core::net::SocketAddr;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
 
 use libc::{iovec, off_t, size_t, sockaddr, socklen_t, ssize_t};
-use rustix::fs::SeekFrom;
+use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
 use sockets::Received;
 
@@ -16,13 +16,17 @@ use crate::descriptors::{is_socket, socket};
 use crate::errno::Outcome;
 use crate::interpose::{alias, interpose};
 use crate::open_socket::OpenSocket;
-use crate::sockaddr::{copy_in, copy_out};
+use crate::pointers::is_bad;
+use crate::sockaddr::{LONGEST, copy_in, copy_out, room_for};
 use crate::{signals, transfer};
 
 /// Most bytes of one call, as in Linux (MAX_RW_COUNT).
 const MOST_BYTES: usize = 0x7FFF_F000;
 /// Most buffers of one call, as in Linux (UIO_MAXIOV).
-const MOST_BUFFERS: usize = 1024;
+pub(super) const MOST_BUFFERS: usize = 1024;
+/// The flags of preadv2 and pwritev2 that mean nothing to a socket, and RWF_NOWAIT.
+const KNOWN_RWF: c_int =
+    libc::RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_NOWAIT | libc::RWF_APPEND;
 /// Bytes that sendfile reads at a time.
 const FILE_PART: usize = 1 << 16;
 
@@ -34,7 +38,7 @@ unsafe fn readable<'a>(buf: *const c_void, len: usize) -> Outcome<IoSlice<'a>> {
     if len == 0 {
         return Ok(IoSlice::new(&[]));
     }
-    if buf.is_null() {
+    if is_bad(buf) {
         return Err(Errno::FAULT);
     }
     // SAFETY: not null, and the caller says that the bytes are readable.
@@ -50,7 +54,7 @@ unsafe fn writable<'a>(buf: *mut c_void, len: usize) -> Outcome<IoSliceMut<'a>> 
     if len == 0 {
         return Ok(IoSliceMut::new(&mut []));
     }
-    if buf.is_null() {
+    if is_bad(buf) {
         return Err(Errno::FAULT);
     }
     // SAFETY: not null, and the caller says that the bytes are writable. They may be
@@ -62,7 +66,8 @@ unsafe fn writable<'a>(buf: *mut c_void, len: usize) -> Outcome<IoSliceMut<'a>> 
 /// The `iovec`s at `iov`.
 ///
 /// # Errors
-/// EINVAL for too many, or more bytes together than a result can say; EFAULT for a null pointer.
+/// EINVAL for too many, or a negative length; EFAULT for a null pointer, and for bytes that no
+/// program can have.
 ///
 /// # Safety
 /// `iov` is null or points to `count` of them.
@@ -73,16 +78,18 @@ unsafe fn vectors<'a>(iov: *const iovec, count: usize) -> Outcome<&'a [iovec]> {
     if count == 0 {
         return Ok(&[]);
     }
-    if iov.is_null() {
+    if is_bad(iov) {
         return Err(Errno::FAULT);
     }
     // SAFETY: not null, and the caller says that so many are there.
     let iov = unsafe { core::slice::from_raw_parts(iov, count) };
-    let total = iov.iter().try_fold(0_usize, |sum, one| sum.checked_add(one.iov_len));
-    match total.map(isize::try_from) {
-        Some(Ok(_)) => Ok(iov),
-        _ => Err(Errno::INVAL),
+    for one in iov {
+        isize::try_from(one.iov_len).map_err(|_| Errno::INVAL)?;
+        // Beyond the addresses of programs.
+        let end = one.iov_base.addr().checked_add(one.iov_len).ok_or(Errno::FAULT)?;
+        isize::try_from(end).map_err(|_| Errno::FAULT)?;
     }
+    Ok(iov)
 }
 
 /// [`readable`] for each of [`vectors`].
@@ -183,7 +190,8 @@ pub(super) unsafe fn destination(
     let connects = flags & libc::MSG_FASTOPEN != 0;
     let stream = entry.socket.kind() == sockets::SocketKind::Stream;
     if addr.is_null() || stream && !connects {
-        return Ok(None);
+        let impossible = !addr.is_null() && room_for(len, LONGEST + 1)? > LONGEST;
+        return if impossible { Err(Errno::INVAL) } else { Ok(None) };
     }
     // SAFETY: passed on from the caller.
     unsafe { copy_in(addr, len) }?.to_send(entry.socket.family())
@@ -209,10 +217,15 @@ unsafe fn receive_from(
     if let Some(from) = received.from {
         // SAFETY: passed on from the program.
         unsafe { copy_out(from, entry.socket.family(), addr, addr_len) }?;
-    } else if !addr.is_null() && !addr_len.is_null() {
-        // A stream gives no address.
+    } else if !addr.is_null() {
+        if addr_len.is_null() {
+            return Err(Errno::FAULT);
+        }
         // SAFETY: not null, and the program says that it is valid.
-        unsafe { *addr_len = 0 };
+        let addr_len = unsafe { &mut *addr_len };
+        room_for(*addr_len, LONGEST)?;
+        // A stream gives no address.
+        *addr_len = 0;
     }
     Ok(result_len(&received, flags))
 }
@@ -226,21 +239,44 @@ unsafe fn read_one(fd: c_int, buf: *mut c_void, len: usize) -> Outcome<usize> {
     unsafe { receive_one(fd, buf, len, 0) }
 }
 
-unsafe fn read_vectors(fd: c_int, iov: *const iovec, count: c_int) -> Outcome<usize> {
+unsafe fn read_vectors(fd: c_int, iov: *const iovec, count: c_int, flags: c_int) -> Outcome<usize> {
     let count = usize::try_from(count).map_err(|_| Errno::INVAL)?;
     // SAFETY: passed on from the program.
     let mut bufs = unsafe { all_writable(iov, count) }?;
     if bufs.iter().all(|buf| buf.is_empty()) {
         return Ok(0);
     }
-    Ok(receive_bufs(&*socket(fd)?, &mut bufs, 0)?.len)
+    Ok(receive_bufs(&*socket(fd)?, &mut bufs, flags)?.len)
 }
 
-unsafe fn write_vectors(fd: c_int, iov: *const iovec, count: c_int) -> Outcome<usize> {
+unsafe fn write_vectors(
+    fd: c_int,
+    iov: *const iovec,
+    count: c_int,
+    flags: c_int,
+) -> Outcome<usize> {
     let count = usize::try_from(count).map_err(|_| Errno::INVAL)?;
     // SAFETY: passed on from the program.
     let bufs = unsafe { all_readable(iov, count) }?;
-    send_bufs(&*socket(fd)?, &bufs, 0, None)
+    if bufs.iter().all(|buf| buf.is_empty()) {
+        // As on Linux: writev asks nothing of the socket then, but write does.
+        return Ok(0);
+    }
+    send_bufs(&*socket(fd)?, &bufs, flags, None)
+}
+
+/// The MSG flags of preadv2 and pwritev2 at `offset`.
+///
+/// # Errors
+/// ESPIPE for a position, EINVAL for a negative one but -1, EOPNOTSUPP for unknown flags.
+fn flags_at(offset: off_t, flags: c_int) -> Outcome<c_int> {
+    match offset {
+        -1 if flags & !KNOWN_RWF != 0 => Err(Errno::OPNOTSUPP),
+        -1 if flags & libc::RWF_NOWAIT != 0 => Ok(libc::MSG_DONTWAIT),
+        -1 => Ok(0),
+        0.. => Err(Errno::SPIPE),
+        _ => Err(Errno::INVAL),
+    }
 }
 
 /// sendfile(2) to a Tasuki socket: to a stream without a copy in this process.
@@ -258,8 +294,8 @@ unsafe fn send_file(out: c_int, input: c_int, offset: *mut off_t, count: usize) 
     let entry = socket(out)?;
     let begin = match &offset {
         Some(offset) => u64::try_from(**offset).map_err(|_| Errno::INVAL)?,
-        // A file without seek cannot be sent: EINVAL, as on Linux.
-        None => rustix::fs::tell(file).map_err(|_| Errno::INVAL)?,
+        // A file without seek cannot be sent, as on Linux.
+        None => rustix::fs::tell(file).map_err(|_| unseekable(file))?,
     };
     let outcome = send_from(&entry, file, begin, count.min(MOST_BYTES));
     let end = begin + outcome.map_or(0, |sent| sent as u64);
@@ -268,6 +304,14 @@ unsafe fn send_file(out: c_int, input: c_int, offset: *mut off_t, count: usize) 
         None => drop(rustix::fs::seek(file, SeekFrom::Start(end))),
     }
     outcome
+}
+
+/// EBADF for a file that cannot be read, else EINVAL.
+fn unseekable(file: BorrowedFd<'_>) -> Errno {
+    match rustix::fs::fcntl_getfl(file) {
+        Ok(mode) if mode & OFlags::ACCMODE != OFlags::WRONLY => Errno::INVAL,
+        Ok(_) | Err(_) => Errno::BADF,
+    }
 }
 
 fn send_from(entry: &OpenSocket, file: BorrowedFd<'_>, begin: u64, count: usize) -> Outcome<usize> {
@@ -314,13 +358,23 @@ interpose! {
         is_socket(fd) => read_one(fd, buf, len)
     }
     fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
-        is_socket(fd) => read_vectors(fd, iov, count)
+        is_socket(fd) => read_vectors(fd, iov, count, 0)
     }
     fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t {
         is_socket(fd) => send_one(fd, buf, len, 0, None)
     }
     fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
-        is_socket(fd) => write_vectors(fd, iov, count)
+        is_socket(fd) => write_vectors(fd, iov, count, 0)
+    }
+    fn preadv2(
+        fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int,
+    ) -> ssize_t {
+        is_socket(fd) => read_vectors(fd, iov, count, flags_at(offset, flags)?)
+    }
+    fn pwritev2(
+        fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int,
+    ) -> ssize_t {
+        is_socket(fd) => write_vectors(fd, iov, count, flags_at(offset, flags)?)
     }
     fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t {
         is_socket(fd) => send_one(fd, buf, len, flags, None)
@@ -358,16 +412,15 @@ interpose! {
     fn sendfile(out: c_int, input: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
         is_socket(out) || is_socket(input) => send_file(out, input, offset, count)
     }
-    fn splice(
-        input: c_int, in_offset: *mut i64, out: c_int, out_offset: *mut i64,
-        len: size_t, flags: c_uint,
-    ) -> ssize_t {
-        // As from a file system without it: programs go on with read and write.
-        is_socket(input) || is_socket(out) => Err(Errno::INVAL)
-    }
 }
 
 alias! {
+    fn preadv64v2(
+        fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int,
+    ) -> ssize_t = preadv2;
+    fn pwritev64v2(
+        fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int,
+    ) -> ssize_t = pwritev2;
     fn __read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t = read;
     fn __write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t = write;
     fn __send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t = send;

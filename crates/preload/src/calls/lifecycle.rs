@@ -25,6 +25,9 @@ use crate::{fork, host, instance, process, real, sharing};
 /// SOCK_NONBLOCK and SOCK_CLOEXEC.
 const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
 
+/// Linux's: the number after IPPROTO_MPTCP.
+const IPPROTO_MAX: c_int = 263;
+
 /// The maker of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Maker {
@@ -50,6 +53,7 @@ fn maker(domain: c_int, kind: c_int, protocol: c_int) -> Maker {
         _ => return Maker::Kernel,
     };
     match (kind, protocol) {
+        (_, ..0 | IPPROTO_MAX..) => Maker::None(Errno::INVAL),
         (SocketKind::Stream, 0 | libc::IPPROTO_TCP)
         | (SocketKind::Datagram, 0 | libc::IPPROTO_UDP) => Maker::Tasuki(family, kind),
         (SocketKind::Datagram, libc::IPPROTO_UDPLITE) => Maker::Tasuki(family, SocketKind::UdpLite),
@@ -80,6 +84,9 @@ unsafe fn accept_one(
         return Err(Errno::INVAL);
     }
     let listener = descriptors::socket(fd)?;
+    if listener.socket.kind() != SocketKind::Stream {
+        return Err(Errno::OPNOTSUPP);
+    }
     let wait = listener.receive_wait(false);
     if wait == Wait::No && nothing_to_accept(&listener.socket) {
         // The usual end of a loop of accepts; worth not making a placeholder for.

@@ -10,27 +10,37 @@ use core::ffi::{c_int, c_uint};
 use core::net::SocketAddr;
 use std::time::Instant;
 
-use libc::{mmsghdr, msghdr, ssize_t, timespec};
+use libc::{mmsghdr, msghdr, socklen_t, ssize_t, timespec};
 use rustix::io::Errno;
 use sockets::{Family, SocketKind};
 
-use super::io::{all_readable, all_writable, destination, receive_bufs, result_len, send_bufs};
+use super::io::{
+    MOST_BUFFERS, all_readable, all_writable, destination, receive_bufs, result_len, send_bufs,
+};
 use crate::descriptors::{TABLE, is_socket, socket};
 use crate::errno::{Outcome, Return};
 use crate::interpose::interpose;
+use crate::pointers::is_bad;
 use crate::table::Kind;
 use crate::{adopted, cmsg, instance, poll, real, sharing, sockaddr, time, transfer};
 
+/// Bytes of the longest address that a message can have.
+const LONGEST: socklen_t = 128;
 /// Most messages of one sendmmsg, as in Linux (UIO_MAXIOV).
 const MOST_MESSAGES: usize = 1024;
 
 unsafe fn send_message(fd: c_int, msg: *const msghdr, flags: c_int) -> Outcome<usize> {
-    // SAFETY: the program says that it points to a message, or it is null.
-    let msg = unsafe { msg.as_ref() }.ok_or(Errno::FAULT)?;
+    if is_bad(msg) {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: the program says that it points to a message.
+    let msg = unsafe { &*msg };
+    // The kernel reads an `int`.
+    sockaddr::room_for(if msg.msg_name.is_null() { 0 } else { msg.msg_namelen }, 0)?;
     // SAFETY: passed on from the program.
-    let to = unsafe { destination(fd, msg.msg_name.cast(), msg.msg_namelen, flags) }?;
+    let to = unsafe { destination(fd, msg.msg_name.cast(), msg.msg_namelen.min(LONGEST), flags) }?;
     // SAFETY: passed on from the program.
-    let bufs = unsafe { all_readable(msg.msg_iov, msg.msg_iovlen) }?;
+    let bufs = unsafe { all_readable(msg.msg_iov, buffer_count(msg)?) }?;
     let entry = socket(fd)?;
     // SAFETY: passed on from the program.
     let control = unsafe { control(msg) };
@@ -45,6 +55,14 @@ unsafe fn send_message(fd: c_int, msg: *const msghdr, flags: c_int) -> Outcome<u
     }
     let wait = entry.send_wait(flags & libc::MSG_DONTWAIT != 0);
     entry.socket.send_message(&bufs, how, to, &said, wait)
+}
+
+/// How many buffers the message has.
+///
+/// # Errors
+/// EMSGSIZE for too many.
+fn buffer_count(msg: &msghdr) -> Outcome<usize> {
+    if msg.msg_iovlen > MOST_BUFFERS { Err(Errno::MSGSIZE) } else { Ok(msg.msg_iovlen) }
 }
 
 /// The bytes of a message's control buffer.
@@ -62,10 +80,14 @@ unsafe fn control<'a>(msg: &msghdr) -> &'a mut [u8] {
 }
 
 unsafe fn receive_message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Outcome<usize> {
-    // SAFETY: the program says that it points to a message, or it is null.
-    let msg = unsafe { msg.as_mut() }.ok_or(Errno::FAULT)?;
+    if is_bad(msg) {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: the program says that it points to a message, which no other thread touches.
+    let msg = unsafe { &mut *msg };
     // SAFETY: passed on from the program.
-    let mut bufs = unsafe { all_writable(msg.msg_iov, msg.msg_iovlen) }?;
+    let mut bufs = unsafe { all_writable(msg.msg_iov, buffer_count(msg)?) }?;
+    sockaddr::room_for(if msg.msg_name.is_null() { 0 } else { msg.msg_namelen }, 0)?;
     let entry = socket(fd)?;
     let received = receive_bufs(&entry, &mut bufs, flags)?;
     // SAFETY: passed on from the program.
@@ -80,7 +102,7 @@ unsafe fn receive_message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Outcome<
     msg.msg_flags = if received.full_len > received.len { libc::MSG_TRUNC } else { 0 };
     msg.msg_flags |= if cut { libc::MSG_CTRUNC } else { 0 };
     // As Linux: it was urgent.
-    msg.msg_flags |= flags & libc::MSG_OOB;
+    msg.msg_flags |= flags & (libc::MSG_OOB | libc::MSG_CMSG_CLOEXEC);
     Ok(result_len(&received, flags))
 }
 
@@ -103,7 +125,7 @@ unsafe fn put_name(msg: &mut msghdr, from: Option<SocketAddr>, family: Family) -
 /// `vec` is null or points to `count` messages that no other thread touches.
 unsafe fn messages<'a>(vec: *mut mmsghdr, count: c_uint) -> Outcome<&'a mut [mmsghdr]> {
     let count = usize::try_from(count).unwrap_or(MOST_MESSAGES).min(MOST_MESSAGES);
-    match (count, vec.is_null()) {
+    match (count, is_bad(vec)) {
         (0, _) => Ok(&mut []),
         (_, true) => Err(Errno::FAULT),
         // SAFETY: not null, and the caller says that so many are there.
@@ -149,6 +171,10 @@ unsafe fn receive_messages(
 ) -> Outcome<c_int> {
     // SAFETY: passed on from the program.
     let deadline = unsafe { poll::deadline(timeout) }?;
+    // As Linux: a pending error comes first, whatever there is to be received.
+    if let Some(errno) = socket(fd)?.socket.take_error() {
+        return Err(errno);
+    }
     // SAFETY: passed on from the program.
     let messages = unsafe { messages(vec, count) }?;
     for_each(messages, |msg, at| {

@@ -30,11 +30,26 @@ fn listen_on(fd: c_int, backlog: c_int) -> Outcome<c_int> {
 
 unsafe fn connect_to(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Outcome<c_int> {
     let entry = socket(fd)?;
-    // SAFETY: passed on from the program.
-    let name = unsafe { copy_in(addr, len) }?;
     let (family, kind) = (entry.socket.family(), entry.socket.kind());
-    match name.to_connect(family, kind)? {
-        Some(address) => entry.socket.connect(address, connect_wait(&entry))?,
+    // SAFETY: passed on from the program.
+    let name = unsafe { copy_in(addr, len) }.and_then(|name| name.to_connect(family, kind));
+    // As Linux: of a stream that is in use the address is hardly looked at.
+    let address = name.map_err(|errno| match errno {
+        Errno::INVAL | Errno::AFNOSUPPORT
+            if (2..=128).contains(&len) && entry.socket.is_in_use() =>
+        {
+            Errno::ISCONN
+        }
+        other => other,
+    })?;
+    match address {
+        Some(address) => {
+            // As on Linux: the next connect tells how the attempt before it failed.
+            if kind == SocketKind::Stream && entry.socket.has_failed() {
+                return Err(entry.socket.take_error().unwrap_or(Errno::CONNABORTED));
+            }
+            entry.socket.connect(address, connect_wait(&entry))?;
+        }
         // Removes a datagram socket's peer. Streams cannot be used again: docs/reference/limits.md.
         None if kind == SocketKind::Datagram => entry.socket.connect(abi::data::ANY, Wait::No)?,
         None => return Err(Errno::AFNOSUPPORT),

@@ -6,6 +6,7 @@ use abi::{Errno, SocketFlags, SocketKind};
 
 use super::core::SocketCore;
 use super::handle::Socket;
+use crate::wait::Wait;
 
 /// The event bits of poll(2) and epoll(7).
 pub mod poll {
@@ -23,6 +24,8 @@ pub mod poll {
     pub const RDNORM: u32 = 0x040;
     /// As [`OUT`].
     pub const WRNORM: u32 = 0x100;
+    /// As [`OUT`], of datagram sockets.
+    pub const WRBAND: u32 = 0x200;
     /// The peer sends no more.
     pub const RDHUP: u32 = 0x2000;
 }
@@ -41,6 +44,41 @@ pub struct Readiness {
 }
 
 impl Socket {
+    /// Is the error of a connection attempt, or of a connection that is over, pending?
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        let core = self.core();
+        core.has_error() && !core.flags().has_any(SocketFlags::CONNECTED | SocketFlags::CONNECTING)
+    }
+
+    /// Waits until more than `than` bytes can be received from a stream, and takes none: for
+    /// MSG_WAITALL. False: no more will come before an end, an error or an urgent byte. A pending
+    /// error stays.
+    ///
+    /// # Errors
+    /// EAGAIN when the time is over; EINTR.
+    pub fn wait_for_more(&self, than: usize, wait: Wait) -> Result<bool, Errno> {
+        let (core, half) = (self.core(), self.recv_half());
+        let outcome = || {
+            let over = core.check().is_err()
+                || core.has_error()
+                || half.has_urgent(core)
+                || core.flags().has(SocketFlags::READ_CLOSED)
+                || !core.flags().has_any(SocketFlags::CONNECTED | SocketFlags::CONNECTING);
+            // What ends the stream was published after the bytes before it.
+            let more = half.readable_len(core) > than;
+            (more || over).then_some(more)
+        };
+        core.wait_until(wait, || Ok(outcome()), || outcome().is_some())
+    }
+
+    /// Is it a stream that is connected, or a listener?
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        let used = SocketFlags::CONNECTED | SocketFlags::LISTENING;
+        self.core().is_stream() && self.core().flags().has_any(used)
+    }
+
     /// The events that the socket is ready for now, by the rules of Linux's `tcp_poll` and
     /// `datagram_poll`.
     ///
@@ -67,7 +105,11 @@ impl Socket {
                 if waiting > 0 { READABLE } else { 0 }
             }
             SocketKind::Stream => self.stream_events(flags),
-            SocketKind::Datagram | SocketKind::UdpLite => self.common_events(flags),
+            SocketKind::Datagram | SocketKind::UdpLite => {
+                let events = self.common_events(flags);
+                // As Linux's datagram_poll: with OUT, which is bit 2, comes WRBAND, bit 9.
+                events | (events & poll::OUT) << 7
+            }
         };
         Readiness { events, version }
     }
