@@ -178,3 +178,34 @@ fn socat_forks_and_copies() {
 fn socat_gives_the_connection_as_standard_input() {
     socat("EXEC:cat,nofork");
 }
+
+/// Parent and child use the same connection and the same datagram socket in turn.
+#[test]
+fn a_socket_goes_to_a_child_and_back() {
+    let Some(world) = World::new() else { return };
+    world.up(NET, Mode::given(), &[]);
+    let turns = world.script("take_turns.py", &["0.0.0.0", "8000"]);
+    let turns = Running::start(world.on_net(NET, &turns));
+    let _ = turns.line("ready");
+    let code = format!(
+        "import socket\n\
+         to = ('{STACK}', 8000)\n\
+         conn = socket.create_connection(to, timeout=60)\n\
+         conn.sendall(b'123456789')\n\
+         got = b''\n\
+         while more := conn.recv(100): got += more\n\
+         print(got.decode(), end='')\n\
+         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+         sock.settimeout(60)\n\
+         sock.sendto(b'one', to)\n\
+         sock.sendto(b'two', to)\n\
+         socket.create_connection(to, timeout=60).sendall(b'x')\n\
+         print(sock.recv(20).decode(), sock.recv(20).decode())\n\
+         socket.create_connection(to, timeout=60)\n"
+    );
+    let said = world.run(&world.python(&["-c", &code])).success();
+    assert_eq!(said.stdout, "child 456\nparent 123789\nchild one parent two\n", "{said}");
+    let _ = turns.finish().success();
+    world.down(NET);
+    world.assert_nothing_left();
+}

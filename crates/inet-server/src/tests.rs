@@ -15,6 +15,7 @@ mod life;
 mod native;
 mod output;
 mod raw;
+mod shared;
 
 use self::chain_of::chain_of;
 
