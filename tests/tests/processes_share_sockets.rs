@@ -54,21 +54,22 @@ fn children_accept_on_one_listener() {
 }
 
 /// nginx with two workers: the master's listener is in both of them. `reload` makes new workers.
-fn nginx(listen: &str) {
+fn nginx(listen: &str, user: &str) {
     let Some(world) = World::new() else { return };
     if !installed("nginx") {
         return skip("nginx is not installed");
     }
     std::fs::create_dir(world.path("www")).expect("a folder");
     write_noise(&world.path("www/file"), 1 << 20, 3);
-    std::fs::write(world.path("nginx.conf"), nginx_conf(&world, listen)).expect("a file");
+    std::fs::write(world.path("nginx.conf"), nginx_conf(&world, listen, user)).expect("a file");
     world.up(NET, Mode::given(), &[]);
     let conf = world.file("nginx.conf");
     let server = ["nginx", "-c", &conf, "-e", &world.file("error.log")].map(str::to_owned);
     let mut server = Running::start(world.on_net(NET, &server));
     let url = format!("http://{STACK}:8000/file");
     let sum = format!("30 {}", sha256(&world.path("www/file")));
-    eventually("nginx listens in two workers", || !server.has_ended() && serving(&world) == 1);
+    let listeners = if listen.contains("reuseport") { 2 } else { 1 };
+    eventually("nginx listens", || !server.has_ended() && serving(&world) == listeners);
     for _ in 0..2 {
         let said = world.run(&world.script("fetch_many.py", &[&url, "30"])).success();
         assert_eq!(said.stdout.trim(), sum, "{said} {}", log(&world));
@@ -91,10 +92,10 @@ fn serving(world: &World) -> usize {
     world.ss(NET).iter().filter(|row| row.state == "LISTEN").count()
 }
 
-fn nginx_conf(world: &World, listen: &str) -> String {
+fn nginx_conf(world: &World, listen: &str, user: &str) -> String {
     let (log, pid, root) = (world.file("error.log"), world.file("pid"), world.file("www"));
     format!(
-        "user root; worker_processes 2; daemon off; error_log {log} info; pid {pid};
+        "user {user}; worker_processes 2; daemon off; error_log {log} info; pid {pid};
          events {{ worker_connections 256; }}
          http {{ access_log off; sendfile on; server {{ listen {listen}; root {root}; }} }}"
     )
@@ -107,7 +108,13 @@ fn installed(program: &str) -> bool {
 
 #[test]
 fn nginx_serves_with_two_workers() {
-    nginx("8000");
+    nginx("8000", "root");
+}
+
+/// Each worker has a listener of its own, and runs as another user.
+#[test]
+fn nginx_gives_each_worker_a_listener() {
+    nginx("8000 reuseport", "nobody nogroup");
 }
 
 /// Runs a server on the stack, has it answer `times` times, ends it and looks that nothing is left.
@@ -206,6 +213,58 @@ fn a_socket_goes_to_a_child_and_back() {
     let said = world.run(&world.python(&["-c", &code])).success();
     assert_eq!(said.stdout, "child 456\nparent 123789\nchild one parent two\n", "{said}");
     let _ = turns.finish().success();
+    world.down(NET);
+    world.assert_nothing_left();
+}
+
+/// redis saves by a fork while clients go on. The child that saves touches no socket.
+#[test]
+fn redis_serves_while_a_child_saves() {
+    let Some(world) = World::new() else { return };
+    if !installed("redis-server") {
+        return skip("redis-server is not installed");
+    }
+    world.up(NET, Mode::given(), &[]);
+    let folder = world.file("");
+    let words = ["redis-server", "--bind", "0.0.0.0", "--port", "8000", "--protected-mode", "no"];
+    let words = [&words[..], &["--dir", &folder, "--save", "1 1"]].concat();
+    let server = Running::start(world.on_net(NET, &words));
+    eventually("it listens", || serving(&world) == 1);
+    let load = world.script("redis_load.py", &[STACK, "8000", "8", "4"]);
+    let said = world.run(&load).success();
+    assert!(said.stdout.contains("all as written"), "{said}");
+    server.signal(rustix::process::Signal::TERM);
+    let said = server.finish();
+    assert!(said.stdout.matches("DB saved on disk").count() >= 2, "{said}");
+    world.down(NET);
+    world.assert_nothing_left();
+}
+
+/// gunicorn: an arbiter, and workers that accept on its listener.
+#[test]
+fn gunicorn_serves_with_workers() {
+    let Some(world) = World::new() else { return };
+    if !installed("gunicorn") {
+        return skip("gunicorn is not installed");
+    }
+    let program = "def app(environ, start):\n    body = environ['wsgi.input'].read()\n    \
+                   start('200 OK', [('Content-Length', str(len(body)))])\n    return [body]\n";
+    std::fs::write(world.path("echoing.py"), program).expect("a file");
+    write_noise(&world.path("sent"), 300_000, 4);
+    world.up(NET, Mode::given(), &[]);
+    let words = ["gunicorn", "-w", "2", "-b", "0.0.0.0:8000", "--no-sendfile", "echoing:app"];
+    let server = Running::start(world.on_net(NET, &words));
+    eventually("it listens", || serving(&world) == 1);
+    let url = format!("http://{STACK}:8000/");
+    for _ in 0..6 {
+        let post = ["curl", "-sS", "-m", "60", "--data-binary", "@sent", "-o", "back", &url];
+        let _ = world.run(&post).success();
+        assert_eq!(sha256(&world.path("back")), sha256(&world.path("sent")));
+    }
+    server.signal(rustix::process::Signal::TERM);
+    let said = server.finish().success();
+    assert!(!said.stderr.contains("Traceback"), "{said}");
+    eventually("nothing is left", || world.ss(NET).iter().all(|row| row.state.starts_with("TIME")));
     world.down(NET);
     world.assert_nothing_left();
 }

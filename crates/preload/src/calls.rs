@@ -2,6 +2,7 @@
 
 mod control;
 mod exec;
+mod identity;
 mod interfaces;
 mod io;
 mod lifecycle;

@@ -16,9 +16,9 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    FILE, epoll_event, fd_set, ifaddrs, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t, pollfd,
-    posix_spawn_file_actions_t, posix_spawnattr_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t,
-    timespec, timeval,
+    FILE, epoll_event, fd_set, gid_t, ifaddrs, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t,
+    pollfd, posix_spawn_file_actions_t, posix_spawnattr_t, sigset_t, size_t, sockaddr, socklen_t,
+    ssize_t, timespec, timeval, uid_t,
 };
 
 /// One function of the C library: its name, and its address once known.
@@ -113,6 +113,17 @@ real_calls! {
     fn dup2(old: c_int, new: c_int) -> c_int;
     fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int;
     fn _exit(status: c_int) -> ();
+    fn setuid(user: uid_t) -> c_int;
+    fn setgid(group: gid_t) -> c_int;
+    fn seteuid(user: uid_t) -> c_int;
+    fn setegid(group: gid_t) -> c_int;
+    fn setreuid(user: uid_t, effective: uid_t) -> c_int;
+    fn setregid(group: gid_t, effective: gid_t) -> c_int;
+    fn setresuid(user: uid_t, effective: uid_t, saved: uid_t) -> c_int;
+    fn setresgid(group: gid_t, effective: gid_t, saved: gid_t) -> c_int;
+    fn setgroups(count: size_t, groups: *const gid_t) -> c_int;
+    fn initgroups(user: *const c_char, group: gid_t) -> c_int;
+    fn chroot(path: *const c_char) -> c_int;
     fn execve(
         path: *const c_char, argv: *const *const c_char, envp: *const *const c_char,
     ) -> c_int;
