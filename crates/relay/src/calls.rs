@@ -2,13 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use abi::control::INTRODUCTION;
 use rustix::io::Errno;
-use rustix::net::SocketType;
 
 use crate::notification::{Notification, NotificationSocket};
 use crate::state::Relay;
@@ -77,46 +75,33 @@ fn introduce(relay: &Relay, calls: &NotificationSocket, call: &Notification) {
     }
 }
 
+/// The instance listens first, so that it does when the program's call returns, and refuses a port
+/// that another program has. Which of the sockets that are bound the call is about is not known:
+/// it is the only one, nearly always.
 async fn listen(relay: &Rc<Relay>, calls: &NotificationSocket, call: Notification) {
-    let socket = match calls.descriptor(&call, call.arguments[0]) {
-        Ok(socket) => socket,
-        Err(Errno::PERM | Errno::NOSYS) => {
+    let bound: Vec<_> = relay.sweep.bound().map_or_else(|_| Vec::new(), |all| all.all().collect());
+    let mut refused = None;
+    for local in &bound {
+        refused = listen_at(relay, *local).await.err();
+    }
+    match refused {
+        Some(error) if bound.len() == 1 => calls.answer(&call, Err(errno(&error))),
+        _ => {
             calls.let_through(&call);
-            return look(relay, find_listeners).await;
-        }
-        // The call will say what is wrong with it.
-        Err(_) => return calls.let_through(&call),
-    };
-    let ours = kernel::is_of_this_namespace(&socket, relay.cookie);
-    if !ours || rustix::net::sockopt::socket_type(&socket) != Ok(SocketType::STREAM) {
-        return calls.let_through(&call);
-    }
-    let backlog = call.arguments[1] as i32;
-    let done = listen_at(relay, &socket, backlog).await;
-    calls.answer(&call, done.map_err(|error| errno(&error)));
-}
-
-/// The instance listens first: it knows whether the port is free.
-async fn listen_at(relay: &Rc<Relay>, socket: &OwnedFd, backlog: i32) -> io::Result<()> {
-    let local = incoming::local_end(socket)?;
-    let local = match local.port() {
-        0 => bind_anywhere(socket, local).await?,
-        _ => local,
-    };
-    if let Err(error) = incoming::listen(relay, local).await {
-        // Perhaps for a program that has closed its socket meanwhile.
-        incoming::sweep(relay)?;
-        if errno(&error) != Errno::ADDRINUSE || incoming::listen(relay, local).await.is_err() {
-            return Err(error);
+            look(relay, find_listeners).await;
         }
     }
-    Ok(rustix::net::listen(socket, backlog)?)
 }
 
-/// A program listens without having bound its socket: the kernel chooses a port.
-async fn bind_anywhere(socket: &OwnedFd, local: SocketAddr) -> io::Result<SocketAddr> {
-    rustix::net::bind(socket, &local)?;
-    incoming::local_end(socket)
+async fn listen_at(relay: &Rc<Relay>, local: SocketAddr) -> io::Result<()> {
+    match incoming::listen(relay, local).await {
+        Err(error) if errno(&error) == Errno::ADDRINUSE => {
+            // Perhaps for a program that has closed its socket meanwhile.
+            incoming::sweep(relay)?;
+            incoming::listen(relay, local).await
+        }
+        other => other,
+    }
 }
 
 /// Looks for what a call that was let through has done, until it is found.

@@ -7,7 +7,6 @@
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -92,10 +91,4 @@ async fn give(relay: &Rc<Relay>, stream: TasukiStream, peer: SocketAddr) {
 /// Without IPv4 addresses in the form of IPv6 ones.
 fn canonical(address: SocketAddr) -> SocketAddr {
     (address.ip().to_canonical(), address.port()).into()
-}
-
-/// The local end of a program's socket.
-pub(crate) fn local_end(socket: &OwnedFd) -> io::Result<SocketAddr> {
-    let address = rustix::net::getsockname(socket)?;
-    SocketAddr::try_from(address).map_err(io::Error::from)
 }

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -26,32 +26,6 @@ pub(crate) fn socket(family: u64, kind: u64, protocol: u64) -> io::Result<OwnedF
     })?;
     // SAFETY: just made, and nobody else's.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// A number that no other socket of this machine ever has. It also tells our namespace's sockets
-/// from others.
-pub(crate) fn is_of_this_namespace(socket: &OwnedFd, own: u64) -> bool {
-    namespace_cookie(socket).is_ok_and(|cookie| cookie == own)
-}
-
-/// The number of the network namespace that a socket is of (SO_NETNS_COOKIE, Linux 5.14).
-///
-/// # Errors
-/// ENOTSOCK, ENOPROTOOPT.
-pub(crate) fn namespace_cookie(socket: impl AsFd) -> io::Result<u64> {
-    const SO_NETNS_COOKIE: libc::c_int = 71;
-    let (mut cookie, mut len) = (0_u64, 8);
-    // SAFETY: the call writes eight bytes.
-    check(unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_NETNS_COOKIE,
-            (&raw mut cookie).cast(),
-            &raw mut len,
-        )
-    })?;
-    Ok(cookie)
 }
 
 /// Listens at an address of the world outside, for a program's connection to it.

@@ -14,8 +14,8 @@
 //!  kernel's TCP and UDP ──tun0──▶ relay ◀──── sockets of the instance ────▶ the network
 //! ```
 //!
-//! The relay reads no memory of a program. It gets numbers, and for listen(2) a duplicate of the
-//! program's socket.
+//! The relay looks into no program: it reads neither its memory nor its descriptors. It gets the
+//! numbers of a call, and asks the kernel which sockets its own namespace has.
 //!
 //! ```text layers
 //! relay: the event loop
@@ -64,22 +64,27 @@ use crate::sweep::Sweep;
 use crate::tun::Tun;
 
 /// Serves the programs behind a filter, as a client of the instance at `instance`. `calls` gives
-/// the filter's end when it is there; `None`: no program has started.
+/// the filter's end when it is there; `None`: no program has started. `restrict` takes the process
+/// into its sandbox, when it has all that it needs from outside.
 ///
 /// # Errors
 /// Why programs cannot be served: no instance, or no right to make a network namespace.
-pub fn run(instance: &Path, calls: impl FnOnce() -> Option<OwnedFd>) -> io::Result<()> {
+pub fn run(
+    instance: &Path,
+    calls: impl FnOnce() -> Option<OwnedFd>,
+    restrict: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
     let introductions = Introductions::begin(instance)?;
     let client = Client::connect(instance).map_err(io::Error::other)?;
-    let (namespace, tun) = Namespace::enter()?;
+    // Rights in the network namespace only, where the system lets us have them.
+    let user = sandbox::begin_user();
+    let (namespace, tun) = Namespace::enter().map_err(|error| user.err().unwrap_or(error))?;
     let Some(calls) = calls() else { return Ok(()) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let _entered = runtime.enter();
-    let probe = kernel::socket(libc::AF_INET as u64, libc::SOCK_DGRAM as u64, 0)?;
     let relay = Rc::new(Relay {
         client: client.clone(),
         namespace: namespace.into(),
-        cookie: kernel::namespace_cookie(&probe)?,
         tun: Tun::new(tun)?,
         sweep: Sweep::new()?,
         introductions: introductions.into(),
@@ -90,6 +95,7 @@ pub fn run(instance: &Path, calls: impl FnOnce() -> Option<OwnedFd>) -> io::Resu
         carried: Default::default(),
     });
     relay.refresh_addresses();
+    restrict()?;
     let serve = tasuki_tokio::run(&client, relay::serve(relay, NotificationSocket::new(calls)));
     match LocalSet::new().block_on(&runtime, serve) {
         Ok(done) => done,

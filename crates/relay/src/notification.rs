@@ -3,11 +3,10 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use libc::{seccomp_notif, seccomp_notif_addfd, seccomp_notif_resp};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use crate::namespace::check;
 
@@ -100,49 +99,10 @@ impl NotificationSocket {
             libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const reply)
         });
     }
-
-    /// Does the caller still wait? Until then its thread is that one, and no other of this number.
-    fn is_waiting(&self, call: &Notification) -> bool {
-        // SAFETY: the call reads one number.
-        check(unsafe {
-            libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const call.id)
-        })
-        .is_ok()
-    }
-
-    /// A duplicate of the caller's descriptor `fd`.
-    ///
-    /// # Errors
-    /// EPERM without the right to look into the caller; EBADF when it has no such descriptor; ESRCH
-    /// when it is gone.
-    pub(crate) fn descriptor(&self, call: &Notification, fd: u64) -> Result<OwnedFd, Errno> {
-        let fd = i32::try_from(fd & u64::from(u32::MAX)).map_err(|_| Errno::BADF)?;
-        let thread = i32::try_from(call.thread).ok().and_then(Pid::from_raw);
-        let thread = thread.ok_or(Errno::PERM)?;
-        let process = pidfd_of_thread(thread)?;
-        if !self.is_waiting(call) {
-            return Err(Errno::SRCH);
-        }
-        pidfd_getfd(&process, fd, PidfdGetfdFlags::empty())
-    }
 }
 
 impl AsFd for NotificationSocket {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.0.as_fd()
-    }
-}
-
-/// A pidfd of a thread that need not be its process's first: PIDFD_THREAD of Linux 6.9. Before
-/// that, only first threads have one.
-fn pidfd_of_thread(thread: Pid) -> Result<OwnedFd, Errno> {
-    const PIDFD_THREAD: libc::c_uint = libc::O_EXCL.cast_unsigned();
-    // SAFETY: no pointers.
-    let fd =
-        unsafe { libc::syscall(libc::SYS_pidfd_open, thread.as_raw_nonzero().get(), PIDFD_THREAD) };
-    match libc::c_int::try_from(fd) {
-        // SAFETY: the call made it, and nobody else has it.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => pidfd_open(thread, PidfdFlags::empty()),
     }
 }

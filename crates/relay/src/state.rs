@@ -23,8 +23,6 @@ pub(crate) const QUEUE: usize = 64;
 pub(crate) struct Relay {
     pub(crate) client: Arc<Client>,
     pub(crate) namespace: RefCell<Namespace>,
-    /// The number of that namespace, as its sockets tell it.
-    pub(crate) cookie: u64,
     pub(crate) tun: Tun,
     pub(crate) sweep: Sweep,
     pub(crate) introductions: RefCell<Introductions>,

@@ -54,6 +54,13 @@ impl Sweep {
         self.all(IPPROTO_TCP, &StateFlags::LISTEN)
     }
 
+    /// All stream sockets that have an address and do nothing yet. None on Linux before 6.8, which
+    /// does not list them.
+    pub(crate) fn bound(&self) -> io::Result<LocalEnds> {
+        const BOUND_INACTIVE: u32 = 1 << 13;
+        self.all(IPPROTO_TCP, &StateFlags::from_bits_retain(BOUND_INACTIVE))
+    }
+
     /// All sockets for datagrams that have a port.
     pub(crate) fn datagram_sockets(&self) -> io::Result<LocalEnds> {
         self.all(IPPROTO_UDP, &StateFlags::all())

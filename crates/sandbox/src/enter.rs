@@ -73,9 +73,11 @@ impl Restriction {
         self.drop_privileges(plan, has_user)?;
         self.note("no inspection", privilege::forbid_inspection());
         self.note("no_new_privs", rustix::thread::set_no_new_privs(true));
-        // Changing the user takes this back, so it comes behind.
-        end_with_parent()?;
-        match landlocked::restrict() {
+        if plan.role != Role::Relay {
+            // Changing the user takes this back, so it comes behind.
+            end_with_parent()?;
+        }
+        match landlocked::restrict(plan.role) {
             Ok(version) => self.landlock = Some(version),
             Err(why) => self.missing.push(format!("Landlock ({why})")),
         }
@@ -111,7 +113,7 @@ impl Restriction {
         if plan.user.is_some() && rustix::process::getpid() != Pid::INIT {
             self.missing.push("process namespace".to_owned());
         }
-        self.missing.extend(namespaces::leave());
+        self.missing.extend(namespaces::leave(plan.role));
         !capable
     }
 
@@ -131,7 +133,8 @@ impl Restriction {
         if !has_user {
             self.become_user(plan);
         }
-        privilege::drop_all().map_err(SandboxError::system("drop the capabilities"))
+        privilege::drop_but(plan.role.keeps())
+            .map_err(SandboxError::system("drop the capabilities"))
     }
 }
 

@@ -81,6 +81,21 @@ const EVERY: &[&str] = &[
     "exit_group",
 ];
 
+/// Of the relay beside these: sockets of its own network namespace.
+const OF_RELAY: &[&str] = &[
+    "bind",
+    "listen",
+    "connect",
+    "accept4",
+    "getsockname",
+    "getpeername",
+    "getsockopt",
+    "setsockopt",
+    "epoll_wait",
+    // The instance's word on the first datagram to a destination.
+    "futex_waitv",
+];
+
 /// Of a driver beside these.
 fn of_device(kind: DeviceKind) -> &'static [&'static str] {
     match kind {
@@ -201,6 +216,20 @@ fn conditional_of_device(kind: DeviceKind) -> Vec<(&'static str, Rows)> {
     }
 }
 
+/// Calls with conditions, of the relay beside these.
+fn conditional_of_relay() -> Vec<(&'static str, Rows)> {
+    let families = [libc::AF_INET, libc::AF_INET6].map(i64::from);
+    let ioctls = [
+        libc::SECCOMP_IOCTL_NOTIF_RECV,
+        libc::SECCOMP_IOCTL_NOTIF_SEND,
+        libc::SECCOMP_IOCTL_NOTIF_ADDFD,
+    ];
+    vec![
+        ("socket", any_of(0, &families)),
+        ("ioctl", any_of(1, &ioctls.map(|ioctl| ioctl.cast_signed()))),
+    ]
+}
+
 /// Installs the filter of a role in all threads.
 ///
 /// # Errors
@@ -247,7 +276,9 @@ fn allow(call: Sysno) -> [sock_filter; 2] {
 fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
     let mut rules = BTreeMap::new();
     let device = role.device();
+    let relay = role == Role::Relay;
     let names = HOT.iter().chain(EVERY).chain(device.map_or(&[][..], of_device));
+    let names = names.chain(if relay { OF_RELAY } else { &[] });
     for name in names {
         // Younger processors lack calls that have a successor.
         if let Ok(call) = Sysno::from_str(name) {
@@ -255,10 +286,16 @@ fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
         }
     }
     let of_device = device.map_or_else(Vec::new, conditional_of_device);
-    for (name, rows) in conditional().into_iter().chain(of_device) {
+    let of_relay = if relay { conditional_of_relay() } else { Vec::new() };
+    for (name, rows) in conditional().into_iter().chain(of_device).chain(of_relay) {
         let Ok(call) = Sysno::from_str(name) else { continue };
+        let number = i64::from(call.id());
+        if rules.get(&number).is_some_and(Vec::is_empty) {
+            // It is allowed whatever its arguments.
+            continue;
+        }
         let rows = rows.into_iter().map(|row| rule(&row)).collect::<Result<Vec<_>, _>>()?;
-        rules.entry(i64::from(call.id())).or_default().extend(rows);
+        rules.entry(number).or_default().extend(rows);
     }
     Ok(rules)
 }
@@ -312,8 +349,6 @@ mod tests {
             for name in [
                 "openat",
                 "openat2",
-                "socket",
-                "connect",
                 "execve",
                 "execveat",
                 "clone",
@@ -331,6 +366,9 @@ mod tests {
                 "seccomp",
             ] {
                 assert!(!allows(role, name), "{role} may {name}");
+            }
+            for name in ["socket", "connect"] {
+                assert_eq!(allows(role, name), role == Role::Relay, "{role}: {name}");
             }
         }
     }

@@ -5,13 +5,15 @@ use landlock::{
     RulesetAttr as _, RulesetError, RulesetStatus, Scope,
 };
 
+use crate::role::Role;
+
 /// The newest version whose rights are known here. An older kernel knows fewer of them.
 const NEWEST: ABI = ABI::V7;
 
 /// Gives up every right that Landlock knows. Returns what the kernel made of it, for
 /// `tasuki ps --security`; an error says why there is none.
-pub(crate) fn restrict() -> Result<String, String> {
-    let status = refuse_all().map_err(|error| error.to_string())?;
+pub(crate) fn restrict(role: Role) -> Result<String, String> {
+    let status = refuse_all(role).map_err(|error| error.to_string())?;
     let version = match status.landlock {
         LandlockStatus::Available { effective_abi, .. } => effective_abi as i32,
         LandlockStatus::NotEnabled => return Err("it is not enabled".to_owned()),
@@ -26,11 +28,11 @@ pub(crate) fn restrict() -> Result<String, String> {
     }
 }
 
-fn refuse_all() -> Result<RestrictionStatus, RulesetError> {
-    Ruleset::default()
-        .handle_access(AccessFs::from_all(NEWEST))?
-        .handle_access(AccessNet::from_all(NEWEST))?
-        .scope(Scope::from_all(NEWEST))?
-        .create()?
-        .restrict_self()
+fn refuse_all(role: Role) -> Result<RestrictionStatus, RulesetError> {
+    let mut rules = Ruleset::default().handle_access(AccessFs::from_all(NEWEST))?;
+    if role != Role::Relay {
+        // The relay's ports are those of its own network namespace.
+        rules = rules.handle_access(AccessNet::from_all(NEWEST))?;
+    }
+    rules.scope(Scope::from_all(NEWEST))?.create()?.restrict_self()
 }

@@ -48,6 +48,7 @@ pub use enter::{Plan, Restriction, enter};
 pub use error::SandboxError;
 pub use ffi::close_inherited;
 pub use measure::{Measurement, capability_names, measure};
+pub use namespaces::begin_user;
 pub use role::{DeviceKind, Role};
 pub use trap::EXIT_CODE;
 pub use user_lease::{UserLease, users_of_processes};

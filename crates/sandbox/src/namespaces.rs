@@ -15,6 +15,7 @@ use rustix::process::{DumpableBehavior, chdir, chroot, pivot_root, set_dumpable_
 use rustix::thread::UnshareFlags;
 
 use crate::ffi;
+use crate::role::Role;
 
 /// What a process can have of its own, and the name of it.
 const KINDS: [(UnshareFlags, &str); 5] = [
@@ -26,9 +27,13 @@ const KINDS: [(UnshareFlags, &str); 5] = [
 ];
 
 /// Leaves the host's namespaces, and ends in an empty root. Returns what was not to be had.
-pub(crate) fn leave() -> Vec<String> {
+pub(crate) fn leave(role: Role) -> Vec<String> {
     let mut missing = Vec::new();
     for (flag, name) in KINDS {
+        if role == Role::Relay && flag == UnshareFlags::NEWNET {
+            // It is in its own already.
+            continue;
+        }
         let done = match ffi::unshare(flag) {
             Ok(()) if flag == UnshareFlags::NEWNS => empty_root(),
             other => other,
@@ -45,7 +50,7 @@ pub(crate) fn leave() -> Vec<String> {
 ///
 /// # Errors
 /// The system's, where users may not make one.
-pub(crate) fn begin_user() -> std::io::Result<()> {
+pub fn begin_user() -> std::io::Result<()> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     // After a change of the user its own files in /proc are root's.
     set_dumpable_behavior(DumpableBehavior::Dumpable)?;

@@ -46,12 +46,12 @@ pub(crate) fn bound(keep: CapabilitySet) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Drops every capability of this process.
-pub(crate) fn drop_all() -> Result<(), Errno> {
+/// Drops every capability of this process but these.
+pub(crate) fn drop_but(keep: CapabilitySet) -> Result<(), Errno> {
     // Linux before 4.3 has no such set.
     let _ = clear_ambient_capability_set();
-    let none = CapabilitySet::empty();
-    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+    let inheritable = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: keep, permitted: keep, inheritable })
 }
 
 /// No process of the same user may look into this one, and it leaves no core.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use rustix::thread::CapabilitySet;
+
 /// The device of a driver, which has system calls of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceKind {
@@ -39,20 +41,31 @@ pub enum Role {
     Driver(DeviceKind),
     /// Inet server and driver in one process.
     Fused(DeviceKind),
+    /// The relay of programs without the library. It brings its network namespace along.
+    Relay,
 }
 
 impl Role {
     /// Every role.
     pub fn all() -> impl Iterator<Item = Self> {
         let of_kind = |(kind, _)| [Self::Driver(kind), Self::Fused(kind)];
-        [Self::Inet].into_iter().chain(KINDS.into_iter().flat_map(of_kind))
+        [Self::Inet, Self::Relay].into_iter().chain(KINDS.into_iter().flat_map(of_kind))
+    }
+
+    /// The capabilities that it keeps, of a user namespace of its own.
+    pub(crate) fn keeps(self) -> CapabilitySet {
+        match self {
+            // For the addresses of its network namespace, and of its sockets there.
+            Self::Relay => CapabilitySet::NET_ADMIN,
+            Self::Inet | Self::Driver(_) | Self::Fused(_) => CapabilitySet::empty(),
+        }
     }
 
     /// The device that it drives.
     #[must_use]
     pub fn device(self) -> Option<DeviceKind> {
         match self {
-            Self::Inet => None,
+            Self::Inet | Self::Relay => None,
             Self::Driver(kind) | Self::Fused(kind) => Some(kind),
         }
     }
@@ -79,9 +92,10 @@ impl FromStr for Role {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             None if text == "inet" => Ok(Self::Inet),
+            None if text == "relay" => Ok(Self::Relay),
             Some(("nic", kind)) => kind.parse().map(Self::Driver),
             Some(("fused", kind)) => kind.parse().map(Self::Fused),
-            _ => Err("a role is inet, nic:KIND or fused:KIND, as in nic:tap".to_owned()),
+            _ => Err("a role is inet, relay, nic:KIND or fused:KIND, as in nic:tap".to_owned()),
         }
     }
 }
@@ -90,6 +104,7 @@ impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inet => f.write_str("inet"),
+            Self::Relay => f.write_str("relay"),
             Self::Driver(kind) => write!(f, "nic:{kind}"),
             Self::Fused(kind) => write!(f, "fused:{kind}"),
         }
@@ -105,7 +120,7 @@ mod tests {
         for role in Role::all() {
             assert_eq!(role.to_string().parse(), Ok(role));
         }
-        assert_eq!(Role::all().count(), 13);
+        assert_eq!(Role::all().count(), 14);
         for wrong in ["", "nic", "nic:", "nic:tub", "inet:tap"] {
             assert!(wrong.parse::<Role>().is_err(), "{wrong}");
         }

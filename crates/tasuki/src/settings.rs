@@ -138,12 +138,21 @@ impl Settings {
             group: group(&config.instance, &config.memory, mode).map_err(in_file)?,
             ipv6,
             rp_filter: inet.rp_filter,
-            sandbox: Demand::from_variable(std::env::var_os(VARIABLE).as_deref()).map_err(wrong)?,
+            sandbox: sandbox()?,
             params: config.memory.client.params().map_err(in_file)?,
             tcp: config.tcp,
             busy_poll: busy_poll(config.instance.busy_poll.0),
         })
     }
+}
+
+/// How much of the sandbox the user wants.
+///
+/// # Errors
+/// [`Code::Configuration`] for a word that means nothing.
+pub(crate) fn sandbox() -> Result<Demand, Failure> {
+    Demand::from_variable(std::env::var_os(VARIABLE).as_deref())
+        .map_err(|sentence| Failure::new(Code::Configuration, sentence))
 }
 
 /// How long waiting threads look again. With one processor nothing happens while they do.

@@ -10,6 +10,9 @@ use clap::Args;
 pub(crate) struct RelayArgs {
     /// Socket of the instance
     pub(crate) instance: PathBuf,
+    /// How much of the sandbox is wanted
+    #[arg(long, default_value_t)]
+    pub(crate) sandbox: sandbox::Demand,
     /// Be no child of the caller
     #[arg(long)]
     pub(crate) detach: bool,

@@ -9,8 +9,11 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use sandbox::{Demand, Plan, Role};
+
 use crate::cli::RelayArgs;
 use crate::exit::Failure;
+use crate::settings;
 
 /// Is the relay until the last program has ended.
 ///
@@ -18,7 +21,7 @@ use crate::exit::Failure;
 /// Why there can be none.
 pub(crate) fn relay(args: &RelayArgs) -> Result<u8, Failure> {
     if args.detach {
-        let mut command = relay_command(&args.instance)?;
+        let mut command = relay_command(&args.instance, args.sandbox);
         // A terminal's Ctrl-C is for the program only.
         command.process_group(0);
         command.spawn().map_err(|error| Failure::system("start the relay", error))?;
@@ -28,7 +31,16 @@ pub(crate) fn relay(args: &RelayArgs) -> Result<u8, Failure> {
     let line = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
     rustix::thread::set_name(c"tasuki-relay").map_err(|errno| failed(errno.into()))?;
     crate::limits::raise_descriptors();
-    relay::run(&args.instance, || relay::line::receive(&line)).map_err(failed)?;
+    let (role, demand) = (Role::Relay, args.sandbox);
+    let restrict = || {
+        let plan = Plan { role, demand, user: None, filter: true };
+        let restriction = sandbox::enter(&plan, || {}).map_err(std::io::Error::other)?;
+        if !restriction.missing.is_empty() && demand == Demand::On {
+            tracing::debug!(missing = ?restriction.missing, "the relay's sandbox is not complete");
+        }
+        Ok(())
+    };
+    relay::run(&args.instance, || relay::line::receive(&line), restrict).map_err(failed)?;
     Ok(0)
 }
 
@@ -44,7 +56,7 @@ pub(super) fn start_relay(
 ) -> Result<(), Failure> {
     let failed = |error| Failure::system("start the relay", error);
     let (program, relay) = UnixStream::pair().map_err(failed)?;
-    let mut starter = relay_command(socket)?;
+    let mut starter = relay_command(socket, settings::sandbox()?);
     starter.arg("--detach").stdin(OwnedFd::from(relay));
     // What goes wrong there is said there.
     starter.status().map_err(failed)?;
@@ -52,9 +64,10 @@ pub(super) fn start_relay(
     Ok(())
 }
 
-fn relay_command(instance: &Path) -> Result<Command, Failure> {
+fn relay_command(instance: &Path, demand: Demand) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("tasuki-relay").arg("relay").arg(instance);
+    command.args(["--sandbox", &demand.to_string()]);
     command.env_remove("LD_PRELOAD").stdout(Stdio::null()).current_dir("/");
-    Ok(command)
+    command
 }

@@ -29,6 +29,8 @@ pub(crate) fn server(args: &ServerArgs) -> Result<u8, Failure> {
         Role::Inet => ("inet", c"tasuki-inet"),
         Role::Driver(_) => ("nic", c"tasuki-nic"),
         Role::Fused(_) => ("fused", c"tasuki-fused"),
+        // Its sandbox can be tried here.
+        Role::Relay => ("relay", c"tasuki-relay"),
     };
     let failed =
         |error: &dyn std::fmt::Display| Failure::system(format!("be the {name} server"), error);
@@ -52,6 +54,7 @@ pub(crate) fn server(args: &ServerArgs) -> Result<u8, Failure> {
     let status = serde_json::to_vec(&status).map_err(|error| failed(&error))?;
     first.send(&status, &[]).map_err(|error| failed(&error))?;
     match args.role {
+        Role::Relay => return Err(Failure::new(Code::Usage, "the relay is a command of its own")),
         Role::Inet => inet_server::run(first, None).map_err(|error| failed(&error))?,
         Role::Driver(_) => nic_driver::run(first).map_err(|error| failed(&error))?,
         Role::Fused(_) => {

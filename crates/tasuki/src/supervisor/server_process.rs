@@ -80,6 +80,7 @@ impl ServerProcess {
             Role::Inet => ("inet", "inet"),
             Role::Driver(_) => ("nic", "nic"),
             Role::Fused(_) => ("inet+nic", "fused"),
+            Role::Relay => ("relay", "relay"),
         };
         let failed = |error| Failure::system(format!("start the {name} server"), error);
         let stdio = |line: &Channel| line.as_fd().try_clone_to_owned().map(Stdio::from);
