@@ -209,6 +209,35 @@ fn programs_that_change_their_user_or_root_stay_admitted() {
     end(&world);
 }
 
+/// libc's resolver makes its sockets without the library. The query comes from the instance.
+#[test]
+fn names_are_asked_for_over_the_instance() {
+    let Some(world) = world() else { return };
+    let words = world.python(&[
+        "-c",
+        "import socket\n\
+         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('0.0.0.0', 53))\n\
+         print('ready', flush=True)\n\
+         while True:\n\
+         \x20   q, peer = s.recvfrom(512)\n\
+         \x20   end = q.index(b'\\0', 12) + 5\n\
+         \x20   v4 = q[end - 4:end - 2] == b'\\0\\1'\n\
+         \x20   print('asked by', peer[0], flush=True)\n\
+         \x20   answer = b'\\xc0\\x0c\\0\\1\\0\\1\\0\\0\\0\\x05\\0\\4\\x0a\\x01\\x02\\x03'\n\
+         \x20   s.sendto(q[:2] + b'\\x81\\x80\\0\\1\\0' + (b'\\1' if v4 else b'\\0') + b'\\0\\0\\0\\0' + \
+         q[12:end] + (answer if v4 else b''), peer)\n",
+    ]);
+    let server = world.spawn(&words);
+    let _ = server.line("ready");
+    let said = Running::start(world.on_net("net", &["getent", "ahostsv4", "name.example"]));
+    let said = said.finish().success();
+    assert!(said.stdout.contains("10.1.2.3"), "{said}");
+    let line = server.line("asked by");
+    assert_eq!(line.trim(), format!("asked by {STACK}"));
+    drop(server);
+    end(&world);
+}
+
 /// A program that was not started by `tasuki run` has no relay, whatever it asks for.
 #[test]
 fn an_introduction_needs_the_filter() {

@@ -54,7 +54,7 @@ pub enum ClientRequest {
         sockets: Vec<SocketId>,
     },
     /// This connection will introduce programs ([`ClientRequest::Introduce`]). Reply:
-    /// [`ClientReply::Done`].
+    /// [`ClientReply::Done`], or [`ClientReply::Host`] in mode `library`, which has no relay.
     Relay {
         /// [`VERSION`] of the relay.
         version: u32,

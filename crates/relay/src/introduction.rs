@@ -12,15 +12,15 @@ use shm::Channel;
 pub(crate) struct Introductions(Channel);
 
 impl Introductions {
-    /// Begins at the instance with this socket.
+    /// Begins at the instance with this socket. `None`: it is in mode `library`, and has no relay.
     ///
     /// # Errors
-    /// One sentence: there is no instance, or it wants no relay.
-    pub(crate) fn begin(instance: &Path) -> io::Result<Self> {
+    /// One sentence: there is no instance, or it is of another installation.
+    pub(crate) fn begin(instance: &Path) -> io::Result<Option<Self>> {
         let stream = UnixStream::connect(instance)?;
         let mut all = Self(Channel::from_fd(stream.into()));
-        all.ask(&ClientRequest::Relay { version: VERSION })?;
-        Ok(all)
+        let (reply, _) = all.ask(&ClientRequest::Relay { version: VERSION })?;
+        Ok((reply != ClientReply::Host).then_some(all))
     }
 
     /// A connection for the process of `thread`.
@@ -28,18 +28,18 @@ impl Introductions {
     /// # Errors
     /// One sentence: why the instance takes no more programs, or that it has ended.
     pub(crate) fn introduce(&mut self, thread: u32) -> io::Result<OwnedFd> {
-        let fd = self.ask(&ClientRequest::Introduce { thread })?;
+        let (_, fd) = self.ask(&ClientRequest::Introduce { thread })?;
         fd.ok_or_else(|| io::Error::other("the instance introduced nobody"))
     }
 
-    fn ask(&mut self, request: &ClientRequest) -> io::Result<Option<OwnedFd>> {
+    fn ask(&mut self, request: &ClientRequest) -> io::Result<(ClientReply, Option<OwnedFd>)> {
         let body = serde_json::to_vec(request)?;
         self.0.send(&body, &[]).map_err(io::Error::other)?;
         let message = self.0.recv().map_err(io::Error::other)?;
         let message = message.ok_or_else(|| io::Error::other("the instance has ended"))?;
         match serde_json::from_slice(&message.body)? {
             ClientReply::Error { message } => Err(io::Error::other(message)),
-            _ => Ok(message.fds.into_iter().next()),
+            reply => Ok((reply, message.fds.into_iter().next())),
         }
     }
 }

@@ -74,7 +74,7 @@ pub fn run(
     calls: impl FnOnce() -> Option<OwnedFd>,
     restrict: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<()> {
-    let introductions = Introductions::begin(instance)?;
+    let Some(introductions) = Introductions::begin(instance)? else { return Ok(()) };
     let client = Client::connect(instance).map_err(io::Error::other)?;
     // Rights in the network namespace only, where the system lets us have them.
     let user = sandbox::begin_user();
