@@ -117,11 +117,11 @@ pub(crate) fn socket_map(socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 /// One instruction: code, destination (low) and source register (high), offset, immediate.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-struct Instruction {
-    code: u8,
-    registers: u8,
-    offset: i16,
-    immediate: i32,
+pub(crate) struct Instruction {
+    pub(crate) code: u8,
+    pub(crate) registers: u8,
+    pub(crate) offset: i16,
+    pub(crate) immediate: i32,
 }
 
 /// `return bpf_redirect_map(&map, ctx->rx_queue_index, XDP_PASS);`: frames of the map's queue go to
@@ -149,12 +149,9 @@ pub(crate) fn program(map: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     load(PROG_TYPE_XDP, &instructions(map.as_raw_fd()))
 }
 
-/// `return 0;`: with this program all frames of a TAP device go to its first queue
-/// (TUNSETSTEERINGEBPF).
-pub(crate) fn first_queue() -> Result<OwnedFd, Errno> {
-    let op = |code| Instruction { code, registers: 0, offset: 0, immediate: 0 };
-    // r0 = 0; exit
-    load(PROG_TYPE_SOCKET_FILTER, &[op(0xb7), op(0x95)])
+/// A program that the kernel runs with a frame, and whose result is a number.
+pub(crate) fn socket_filter(instructions: &[Instruction]) -> Result<OwnedFd, Errno> {
+    load(PROG_TYPE_SOCKET_FILTER, instructions)
 }
 
 fn load(prog_type: u32, instructions: &[Instruction]) -> Result<OwnedFd, Errno> {

@@ -88,6 +88,14 @@ impl<D: Device> CaptureDevice<D> {
         Ok(())
     }
 
+    fn show_received(&mut self, received: Option<Received>, bytes: &[u8]) {
+        if let Some(Received { len, .. }) = received
+            && !self.readers.is_empty()
+        {
+            self.show(&[Part::local(bytes.get(..len).unwrap_or(bytes))], false);
+        }
+    }
+
     fn show(&mut self, frame: &[Part<'_>], sent: bool) {
         let Self { readers, packet, missed, .. } = self;
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -126,12 +134,18 @@ impl<D: Device> Device for CaptureDevice<D> {
 
     fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
         let received = self.inner.receive(into)?;
-        if let Some(Received { len, .. }) = received
-            && !self.readers.is_empty()
-        {
-            self.show(&[Part::local(into.get(..len).unwrap_or(into))], false);
-        }
+        self.show_received(received, into);
         Ok(received)
+    }
+
+    fn receive_unsolicited(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
+        let received = self.inner.receive_unsolicited(into)?;
+        self.show_received(received, into);
+        Ok(received)
+    }
+
+    fn unsolicited_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.unsolicited_fd()
     }
 
     fn post(&mut self, at: usize) -> bool {

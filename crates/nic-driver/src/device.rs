@@ -187,6 +187,21 @@ pub trait Device: Send {
     /// The system's, when the device failed. [`is_lost`] tells whether it failed for good.
     fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>>;
 
+    /// As [`Device::receive`], for the queue of frames that any host can send unasked, such as echo
+    /// requests, in a device that has such a queue.
+    ///
+    /// # Errors
+    /// As [`Device::receive`].
+    fn receive_unsolicited(&mut self, _into: &mut [u8]) -> io::Result<Option<Received>> {
+        Ok(None)
+    }
+
+    /// Readable when there may be a frame for [`Device::receive_unsolicited`]; `None` if the device
+    /// has no queue for those.
+    fn unsolicited_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
     /// Gives the device an empty page to receive into; `at` is the page's offset from the pool's
     /// first. The device may write there until it reports a frame in the page, or is dropped. Only
     /// for a device with [`Features::RX_IN_PLACE`]; such a device receives nothing by
@@ -261,6 +276,14 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
         (**self).receive(into)
+    }
+
+    fn receive_unsolicited(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
+        (**self).receive_unsolicited(into)
+    }
+
+    fn unsolicited_fd(&self) -> Option<BorrowedFd<'_>> {
+        (**self).unsolicited_fd()
     }
 
     fn post(&mut self, at: usize) -> bool {

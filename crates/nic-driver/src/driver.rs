@@ -55,6 +55,10 @@ const BELL: u64 = 1;
 const DEVICE: u64 = 2;
 /// The timer of measured sleeps ([`Spin::timer`]).
 const TIMER: u64 = 3;
+const UNSOLICITED: u64 = 4;
+
+/// The longest sleep while unsolicited frames wait for the time of their next batch.
+const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000 };
 
 /// Runs a driver in this thread until the supervisor ends it or goes away (`Ok`), or it cannot go
 /// on.
@@ -70,7 +74,7 @@ pub fn run(channel: Channel) -> Result<(), DriverError> {
         } else if driver.spin.again() {
             driver.ask_in = 0;
             spin::yield_processor();
-        } else if driver.prepare_sleep() {
+        } else if driver.announce_sleep() {
             driver.sleep()?;
         }
     }
@@ -216,7 +220,14 @@ impl Driver {
             let name = EventData::new_u64(self.first + name);
             epoll::add(&self.set, fd, name, flags).map_err(epoll_failed)?;
         }
-        Ok(())
+        self.watch_unsolicited()
+    }
+
+    /// The queue of unsolicited frames is edge-triggered: a step that leaves frames remembers it.
+    fn watch_unsolicited(&self) -> Result<(), DriverError> {
+        let Some(fd) = self.frames.device.unsolicited_fd() else { return Ok(()) };
+        let name = EventData::new_u64(self.first + UNSOLICITED);
+        epoll::add(&self.set, fd, name, EventFlags::IN | EventFlags::ET).map_err(epoll_failed)
     }
 
     /// Did the supervisor end it, or go away?
@@ -301,6 +312,15 @@ impl Driver {
     /// Announces sleep. `true`: there is nothing to do, and a bell will ring for new work. Wait for
     /// the epoll set and then call [`Driver::awake`]. `false`: go on with [`Driver::step`].
     pub fn prepare_sleep(&mut self) -> bool {
+        if matches!(self.frames.has_unsolicited(), Ok(true)) {
+            self.ask_in = 0;
+            return false;
+        }
+        self.announce_sleep()
+    }
+
+    /// As [`Driver::prepare_sleep`], though unsolicited frames wait for the time of their batch.
+    fn announce_sleep(&mut self) -> bool {
         self.sleeper.announce(Sleep::Fd);
         // An error here comes again at the next step, and is reported then.
         let sleep = matches!(self.frames.has_work(), Ok(false))
@@ -329,10 +349,12 @@ impl Driver {
         }
     }
 
-    /// Sleeps in this thread, after [`Driver::prepare_sleep`] allowed it.
+    /// Sleeps in this thread, after [`Driver::announce_sleep`] allowed it.
     fn sleep(&mut self) -> Result<(), DriverError> {
+        let nap = self.frames.has_unsolicited()?.then_some(&NAP);
+        self.ask_in = if nap.is_some() { 0 } else { self.ask_in };
         self.spin.before_sleep();
-        let slept = self.collect(None);
+        let slept = self.collect(nap);
         self.awake();
         slept
     }
@@ -396,11 +418,15 @@ impl Driver {
     /// Another device, or none: another descriptor to wait for.
     fn replace_device(&mut self, device: Option<Box<dyn Device>>) -> Result<(), DriverError> {
         epoll::delete(&self.set, self.frames.device.poll_fd()).map_err(epoll_failed)?;
+        if let Some(fd) = self.frames.device.unsolicited_fd() {
+            epoll::delete(&self.set, fd).map_err(epoll_failed)?;
+        }
         // Its descriptor is needed until here.
         drop(self.slot().replace(device));
         (self.interest, self.ask_in) = (EventFlags::empty(), 0);
         let (fd, name) = (self.frames.device.poll_fd(), EventData::new_u64(self.first + DEVICE));
-        epoll::add(&self.set, fd, name, self.interest).map_err(epoll_failed)
+        epoll::add(&self.set, fd, name, self.interest).map_err(epoll_failed)?;
+        self.watch_unsolicited()
     }
 
     /// Answers the supervisor's requests that came meanwhile; `true` if there were any.
@@ -531,6 +557,10 @@ impl Companion for Driver {
                 self.ready = true;
                 let failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
                 self.suspect |= failed && !self.interest.contains(EventFlags::IN);
+            }
+            UNSOLICITED => {
+                self.ask_in = 0;
+                self.frames.unsolicited_reported();
             }
             _ => {}
         }

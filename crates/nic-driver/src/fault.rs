@@ -56,6 +56,26 @@ impl<D: Device> FaultDevice<D> {
         Self { inner, none, whole, rx, tx, scratch: Vec::new() }
     }
 
+    /// Passes frames of one of the device's queues on, until one arrives.
+    fn receive_by(
+        &mut self,
+        receive: impl Fn(&mut D, &mut [u8]) -> io::Result<Option<Received>>,
+        into: &mut [u8],
+    ) -> io::Result<Option<Received>> {
+        self.drain()?;
+        loop {
+            if let Some((frame, offload)) = self.rx.ready.pop_front() {
+                let len = frame.len().min(into.len());
+                into[..len].copy_from_slice(&frame[..len]);
+                return Ok(Some(Received { len, offload }));
+            }
+            let Some(received) = receive(&mut self.inner, into)? else { return Ok(None) };
+            let frame = into.get(..received.len).unwrap_or(into).to_vec();
+            let offload = if self.whole { received.offload } else { RxOffload::NONE };
+            self.rx.pass((frame, offload), offload.segments.is_some());
+        }
+    }
+
     /// Sends the waiting frames; `true` when none waits any more.
     fn drain(&mut self) -> io::Result<bool> {
         while let Some(frame) = self.tx.ready.pop_front() {
@@ -84,18 +104,18 @@ impl<D: Device> Device for FaultDevice<D> {
         if self.none {
             return self.inner.receive(into);
         }
-        self.drain()?;
-        loop {
-            if let Some((frame, offload)) = self.rx.ready.pop_front() {
-                let len = frame.len().min(into.len());
-                into[..len].copy_from_slice(&frame[..len]);
-                return Ok(Some(Received { len, offload }));
-            }
-            let Some(received) = self.inner.receive(into)? else { return Ok(None) };
-            let frame = into.get(..received.len).unwrap_or(into).to_vec();
-            let offload = if self.whole { received.offload } else { RxOffload::NONE };
-            self.rx.pass((frame, offload), offload.segments.is_some());
+        self.receive_by(D::receive, into)
+    }
+
+    fn receive_unsolicited(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
+        if self.none {
+            return self.inner.receive_unsolicited(into);
         }
+        self.receive_by(D::receive_unsolicited, into)
+    }
+
+    fn unsolicited_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.unsolicited_fd()
     }
 
     // Where faults are made nothing is received in place: `features` say so.

@@ -5,7 +5,8 @@
 //! ring. Without an empty page or room in `rx` nothing is read: the host's queue of the device
 //! overflows, not ours. Segments of a stream that a device hands over singly are joined
 //! ([`crate::gro`]) as long as the device has the next one already. Nothing is held back beyond a
-//! step.
+//! step. Frames of the device's queue of unsolicited frames come behind the others, and only few
+//! at a time ([`schedule`]).
 //!
 //! Sending ([`output`]): there are two rings, and `tx_priority` comes first. The driver looks at
 //! the descriptor at the head of a ring, takes its head page, and finds the payload pieces in the
@@ -30,6 +31,7 @@ use abi::stats::{Histogram, Sizes};
 use shm::{Area, Consumer, PoolMap, Producer, PushError, Region};
 
 use self::posted::{OpenChain, PostedPages};
+use self::schedule::UnsolicitedSchedule;
 use self::tx_rings::{TxRing, TxRings};
 use crate::device::{Device, ETHERNET_HEADER, Received};
 use crate::error::DriverError;
@@ -40,7 +42,9 @@ mod in_place;
 mod output;
 mod parts;
 mod posted;
+mod schedule;
 mod tx_rings;
+mod unsolicited;
 
 /// Most frames received in one step: the other direction and the supervisor wait that long.
 const BATCH: usize = 64;
@@ -91,6 +95,7 @@ pub(crate) struct Frames<D> {
     joins: bool,
     /// The device had no frame when it was asked last.
     empty: bool,
+    unsolicited: UnsolicitedSchedule,
     /// The frame at the head of a ring, for which the device had no room.
     waiting: Option<(TxRing, Area, TxFrame)>,
     /// Offloads that the device leaves to us.
@@ -135,6 +140,7 @@ impl<D: Device> Frames<D> {
                 PostedPages::default()
             },
             empty: false,
+            unsolicited: UnsolicitedSchedule::new(device.unsolicited_fd().is_some()),
             device,
             pool: PoolMap::attach(region, layout.pool, NIC)?,
             heads: PoolMap::attach(region, layout.heads, NIC)?,
@@ -194,6 +200,9 @@ impl<D: Device> Frames<D> {
         }
         self.close()?;
         some?;
+        if self.unsolicited.is_due(self.received) {
+            self.receive_unsolicited()?;
+        }
         self.rx_per_step.add(self.received);
         Ok(sent || self.received > 0)
     }
@@ -434,6 +443,7 @@ impl<D: Device> Frames<D> {
             ("nic.rx-packets", c.rx_packets),
             ("nic.rx-bytes", c.rx_bytes),
             ("nic.rx-joined", c.rx_joined),
+            ("nic.rx-unsolicited", self.unsolicited.received),
             ("nic.rx-runts", c.rx_runts),
             ("nic.rx-bad-fill", c.rx_bad_fill),
             ("nic.rx-bad-place", c.rx_bad_place),

@@ -53,6 +53,14 @@ impl Device for DeviceSlot {
         self.device.as_mut().map_or(Ok(None), |device| device.receive(into))
     }
 
+    fn receive_unsolicited(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
+        self.device.as_mut().map_or(Ok(None), |device| device.receive_unsolicited(into))
+    }
+
+    fn unsolicited_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.device.as_ref().and_then(|device| device.unsolicited_fd())
+    }
+
     fn post(&mut self, at: usize) -> bool {
         self.device.as_mut().is_some_and(|device| device.post(at))
     }

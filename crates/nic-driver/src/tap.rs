@@ -8,6 +8,9 @@
 //! the host may send. Without the header a read(2) receives a frame, which costs less than a
 //! readv(2) of two parts.
 //!
+//! A device has two queues where the kernel allows it: frames that any host can send unasked do not
+//! share a queue with the frames of connections ([`steering`]).
+//!
 //! Each frame costs a system call, and the host's kernel receives the frame within that call. For
 //! frames in bulk without offloads a kernel thread does that instead ([`bulk`]). The device lives
 //! as long as its descriptors, so nothing is left when their holders end.
@@ -19,6 +22,7 @@
 
 mod bulk;
 mod request;
+mod steering;
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -32,8 +36,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use self::bulk::QueueChooser;
 pub use self::request::TapError;
-use self::request::{InterfaceRequest, features, last_errno, open_queue};
+use self::request::{InterfaceRequest, features, last_errno, open_queue, set_number};
 use crate::device::{Device, MAX_PARTS, Part, Received};
+use crate::interface;
 use crate::vnet::{self, HEADER};
 
 /// Frames that the host may queue on the device while the driver is busy. With the kernel's default
@@ -50,19 +55,53 @@ const HOST_QUEUE: libc::c_int = 16_384;
 /// # Errors
 /// See [`TapError`].
 pub fn open(name: &str, offload: bool) -> Result<OwnedFd, TapError> {
-    let header = |fd: BorrowedFd<'_>| if offload { features(fd) & libc::IFF_VNET_HDR } else { 0 };
-    open_queue(name, |fd| header(fd) | libc::IFF_TUN_EXCL)
+    open_queue(name, |fd| header_flag(fd, offload) | libc::IFF_TUN_EXCL)
 }
 
-/// As [`open`]. A device without offloads has a second queue where that is possible: see [`bulk`].
+fn header_flag(fd: BorrowedFd<'_>, offload: bool) -> libc::c_int {
+    if offload { features(fd) & libc::IFF_VNET_HDR } else { 0 }
+}
+
+/// As [`open`], with more queues where that is possible. The descriptors are, in this order:
+///
+/// 1. the queue of all frames, or of the regular ones where there is another;
+/// 2. the queue of unsolicited frames ([`steering`]);
+/// 3. the queue for frames that the host is to receive at once, if the first has a thread
+///    ([`bulk`]). It is the second queue again.
 ///
 /// # Errors
 /// See [`TapError`].
 pub fn open_queues(name: &str, offload: bool) -> Result<Vec<OwnedFd>, TapError> {
-    if !offload && bulk::may_help() {
-        return bulk::open(name);
+    // Without the program the kernel would divide the frames by the hash of their flows.
+    let steering = match steering::load() {
+        Ok(program) => program,
+        Err(errno) => {
+            tracing::info!(device = name, %errno, "one queue for all: the kernel loads no program");
+            return open(name, offload).map(|fd| vec![fd]);
+        }
+    };
+    let many = |fd: BorrowedFd<'_>| header_flag(fd, offload) | libc::IFF_MULTI_QUEUE;
+    let first = open_queue(name, |fd| many(fd) | libc::IFF_TUN_EXCL)?;
+    // A device of two queues could have 256, and the kernel would make a queueing discipline for
+    // each: 100 MB at this length. Frames are queued in the device in any case.
+    if let Err(errno) = interface::set_no_queue(name) {
+        tracing::warn!(%errno, device = name, "the kernel makes a queue for each of 256 queues");
     }
-    open(name, offload).map(|fd| vec![fd])
+    let failed = |errno| TapError::new(format!("choose the queues of device {name}"), errno);
+    set_number(&first, libc::TUNSETSTEERINGEBPF, steering.as_raw_fd()).map_err(failed)?;
+    if !offload && bulk::may_help() {
+        match bulk::open_threaded(name, &first) {
+            Ok(threaded) => {
+                let direct = first.try_clone().map_err(|error| {
+                    failed(Errno::from_io_error(&error).unwrap_or(Errno::MFILE))
+                })?;
+                return Ok(vec![threaded, first, direct]);
+            }
+            Err(error) => tracing::debug!(%error, "no kernel thread receives frames in bulk"),
+        }
+    }
+    let second = open_queue(name, many)?;
+    Ok(vec![first, second])
 }
 
 /// Sets the host's addresses on the device, its MTU and queue length, and brings it up.
@@ -149,6 +188,8 @@ const HOST_OFFLOADS: libc::c_uint =
 #[derive(Debug)]
 pub struct Tap {
     fd: OwnedFd,
+    /// The queue of unsolicited frames, if they have one.
+    unsolicited: Option<OwnedFd>,
     /// The queue of frames that the host receives within the call, if `fd` is that of a thread.
     direct: Option<(OwnedFd, QueueChooser)>,
     /// There is a header before each frame.
@@ -176,7 +217,7 @@ impl Tap {
             );
         }
         let features = if offload && set { Self::FEATURES } else { Features::NONE };
-        Ok(Self { fd, direct: None, header, features })
+        Ok(Self { fd, unsolicited: None, direct: None, header, features })
     }
 
     /// As [`Tap::new`], from the descriptors of [`open_queues`].
@@ -185,12 +226,40 @@ impl Tap {
     /// As there; `InvalidInput` when there are none, or too many.
     pub fn from_queues(queues: Vec<OwnedFd>, offload: bool) -> io::Result<Self> {
         let mut queues = queues.into_iter();
-        let (Some(fd), direct, None) = (queues.next(), queues.next(), queues.next()) else {
+        let (Some(fd), unsolicited, direct, None) =
+            (queues.next(), queues.next(), queues.next(), queues.next())
+        else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let tap = Self::new(fd, offload)?;
         let direct = direct.map(|fd| (fd, QueueChooser::default()));
-        Ok(Self { direct, ..tap })
+        Ok(Self { unsolicited, direct, ..tap })
+    }
+
+    /// Reads a frame of a queue; `None` if there is none.
+    #[inline]
+    fn read(&self, queue: &OwnedFd, into: &mut [u8]) -> io::Result<Option<Received>> {
+        let mut header = [0; HEADER];
+        loop {
+            let read = match self.header {
+                true => {
+                    let parts = &mut [IoSliceMut::new(&mut header), IoSliceMut::new(into)];
+                    let read = rustix::io::readv(queue, parts);
+                    read.map(|len| len.saturating_sub(HEADER))
+                }
+                false => rustix::io::read(queue, &mut *into),
+            };
+            match read {
+                Ok(len) => {
+                    let known = self.features != Features::NONE;
+                    let offload = if known { vnet::decode(&header) } else { RxOffload::NONE };
+                    return Ok(Some(Received { len, offload }));
+                }
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
     }
 
     const FEATURES: Features = Features::TX_CHECKSUM
@@ -214,35 +283,19 @@ impl Device for Tap {
     }
 
     fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
-        let mut header = [0; HEADER];
-        loop {
-            let read = match self.header {
-                true => {
-                    let parts = &mut [IoSliceMut::new(&mut header), IoSliceMut::new(into)];
-                    let read = rustix::io::readv(&self.fd, parts);
-                    read.map(|len| len.saturating_sub(HEADER))
-                }
-                false => rustix::io::read(&self.fd, &mut *into),
-            };
-            match read {
-                Ok(len) => {
-                    if let Some((_, chooser)) = &mut self.direct {
-                        chooser.received();
-                    }
-                    let known = self.features != Features::NONE;
-                    let offload = if known { vnet::decode(&header) } else { RxOffload::NONE };
-                    return Ok(Some(Received { len, offload }));
-                }
-                Err(Errno::AGAIN) => {
-                    if let Some((_, chooser)) = &mut self.direct {
-                        chooser.pause();
-                    }
-                    return Ok(None);
-                }
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
+        let received = self.read(&self.fd, into)?;
+        if let Some((_, chooser)) = &mut self.direct {
+            if received.is_some() { chooser.received() } else { chooser.pause() }
         }
+        Ok(received)
+    }
+
+    fn receive_unsolicited(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
+        self.unsolicited.as_ref().map_or(Ok(None), |queue| self.read(queue, into))
+    }
+
+    fn unsolicited_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.unsolicited.as_ref().map(AsFd::as_fd)
     }
 
     fn transmit(&mut self, frame: &[Part<'_>], offload: TxOffload) -> io::Result<bool> {
@@ -278,6 +331,7 @@ impl Device for Tap {
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        each("tap.rx-queues", 1 + u64::from(self.unsolicited.is_some()));
         if let Some((_, chooser)) = &self.direct {
             each("tap.tx-by-thread", chooser.by_thread());
         }

@@ -20,6 +20,8 @@ const HEADROOM: usize = 256;
 pub(crate) struct Wire {
     /// Frames that the device will receive.
     pub(crate) incoming: VecDeque<Vec<u8>>,
+    /// The same, by the queue of unsolicited frames.
+    pub(crate) unsolicited: VecDeque<Vec<u8>>,
     /// Frames that it sent.
     pub(crate) sent: Vec<Vec<u8>>,
     /// The offload of each sent frame.
@@ -57,6 +59,8 @@ pub(crate) struct Fake {
     wire: SharedWire,
     pub(crate) features: Features,
     fd: OwnedFd,
+    /// It is written to when the queue of unsolicited frames has some.
+    unsolicited: OwnedFd,
 }
 
 impl Fake {
@@ -64,8 +68,7 @@ impl Fake {
     pub(crate) fn new() -> (Self, SharedWire) {
         let wire = Wire { room: usize::MAX, ..Wire::default() };
         let wire = SharedWire(Arc::new(Mutex::new(wire)));
-        let fd = shm::eventfd().expect("an eventfd");
-        (Self { wire: wire.clone(), features: Features::NONE, fd }, wire)
+        (Self::on(&wire), wire)
     }
 
     /// Another device on the same wire.
@@ -73,6 +76,7 @@ impl Fake {
         Self {
             wire: wire.clone(),
             fd: shm::eventfd().expect("an eventfd"),
+            unsolicited: shm::eventfd().expect("an eventfd"),
             features: Features::NONE,
         }
     }
@@ -98,6 +102,18 @@ impl Device for Fake {
             into[..frame.len()].copy_from_slice(&frame);
             Received { len: frame.len(), offload }
         }))
+    }
+
+    fn receive_unsolicited(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
+        let frame = self.wire.borrow_mut().unsolicited.pop_front();
+        Ok(frame.map(|frame| {
+            into[..frame.len()].copy_from_slice(&frame);
+            Received::plain(frame.len())
+        }))
+    }
+
+    fn unsolicited_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.unsolicited.as_fd())
     }
 
     fn post(&mut self, at: usize) -> bool {

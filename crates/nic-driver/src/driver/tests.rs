@@ -89,6 +89,11 @@ impl World {
         }
     }
 
+    fn report_unsolicited(&self) {
+        let fd = self.driver.frames.device.unsolicited_fd().unwrap();
+        let _ = rustix::io::write(fd, &1_u64.to_ne_bytes()).unwrap();
+    }
+
     fn rung(&self) -> bool {
         let mut count = [0; 8];
         rustix::io::read(&self.inet_bell, &mut count).is_ok()
@@ -169,6 +174,42 @@ fn it_sleeps_only_when_there_is_nothing_to_do_and_a_bell_wakes_it() {
     assert_eq!(world.wire.borrow().sent.len(), 2);
     assert!(world.driver.prepare_sleep());
     assert!(!world.would_wake(), "the bell rung before does not ring for ever");
+}
+
+#[test]
+fn the_queue_of_unsolicited_frames_wakes_it() {
+    let mut world = World::new();
+    world.empty_page();
+    world.run_until_idle();
+    assert!(world.driver.prepare_sleep());
+    wake(&mut world.driver);
+    world.run_until_idle();
+    assert!(world.driver.prepare_sleep() && !world.would_wake());
+    world.wire.borrow_mut().unsolicited.push_back(vec![0; 60]);
+    world.report_unsolicited();
+    assert!(world.would_wake());
+    wake(&mut world.driver);
+    assert!(world.driver.step().unwrap());
+    world.run_until_idle();
+    assert!(world.driver.prepare_sleep() && !world.would_wake(), "it is edge-triggered");
+    wake(&mut world.driver);
+    // Frames that a step leaves are not reported again.
+    for _ in 0..40 {
+        world.empty_page();
+    }
+    world.wire.borrow_mut().unsolicited.extend((0..40).map(|_| vec![0; 60]));
+    world.report_unsolicited();
+    wake(&mut world.driver);
+    assert!(world.driver.step().unwrap());
+    assert!(!world.driver.prepare_sleep() && !world.would_wake());
+    // In a thread of its own it sleeps for the time to the next batch.
+    while !world.wire.borrow().unsolicited.is_empty() {
+        while world.rx.pop().unwrap().is_some() {}
+        let _ = world.driver.step().unwrap();
+        if world.driver.frames.has_unsolicited().unwrap() && world.driver.announce_sleep() {
+            world.driver.sleep().unwrap();
+        }
+    }
 }
 
 #[test]

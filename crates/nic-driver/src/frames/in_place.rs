@@ -66,6 +66,7 @@ impl<D: Device> Frames<D> {
         again.extend(areas.iter_mut().filter_map(Option::take));
         *count = 0;
         self.empty = false;
+        self.unsolicited.replaced(self.device.unsolicited_fd().is_some());
     }
 
     /// Receives a frame; `false` if there is none, or no room to tell of it.

@@ -10,6 +10,7 @@ use crate::testing::{Fake, SharedWire};
 mod gro;
 mod gso;
 mod in_place;
+mod unsolicited;
 
 const MAC: [u8; 6] = [2, 0, 0, 0xaa, 0xbb, 0xcc];
 

@@ -12,21 +12,22 @@
 //! would also join segments before TCP sees them, but without offloads the host's end does not.
 //! With offloads there is nothing to gain, since a super-segment is one call.
 //!
-//! All frames that the host sends come by the first queue; a program of two instructions says so.
+//! The frames that the host sends take the queues as [`super::steering`] says, as on every device
+//! of two queues.
 //!
 //! Without its thread, IFF_NAPI costs more than it brings. The thread cannot be had where sysfs is
-//! not writable or belongs to another network namespace, without the right to bpf(2), or on one
-//! processor. There the device has only the queue without it. The device itself stays: rtnetlink
-//! would report a device that came and went meanwhile as lost.
+//! not writable or belongs to another network namespace, or on one processor. There no queue has
+//! it. The device itself stays: rtnetlink would report a device that came and went meanwhile as
+//! lost.
 
 use std::fs;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use super::request::{InterfaceRequest, TapError, last_errno, open_queue};
-use crate::{bpf, ethtool, interface};
+use super::request::{InterfaceRequest, TapError, open_queue, set_number};
+use crate::ethtool;
 
 /// Bytes of frames, as the kernel counts them, that may wait for the thread. Some 1,800 frames of
 /// 1,514 bytes: a millisecond of its work.
@@ -48,35 +49,15 @@ pub(super) fn may_help() -> bool {
     online > 1
 }
 
-/// Makes the device `name`: the queue with the thread, if that is possible, and the queue without.
+/// Adds the queue with the thread, and makes it the first, before the queue `direct`.
 ///
 /// # Errors
-/// See [`TapError`]; there is no device then.
-pub(super) fn open(name: &str) -> Result<Vec<OwnedFd>, TapError> {
-    let direct = open_queue(name, |_| libc::IFF_MULTI_QUEUE | libc::IFF_TUN_EXCL)?;
-    // A device of two queues could have 256, and the kernel would make a queueing discipline for
-    // each: 100 MB at this length. Frames are queued in the device in any case.
-    if let Err(errno) = interface::set_no_queue(name) {
-        tracing::warn!(%errno, device = name, "the kernel makes a queue for each of 256 queues");
-    }
-    Ok(match open_threaded(name, &direct) {
-        Ok(threaded) => vec![threaded, direct],
-        Err(error) => {
-            tracing::debug!(%error, "no kernel thread receives frames in bulk");
-            vec![direct]
-        }
-    })
-}
-
-/// Adds the queue with the thread, and makes it the first.
-fn open_threaded(name: &str, direct: &OwnedFd) -> Result<OwnedFd, TapError> {
+/// See [`TapError`]; the device is as it was then.
+pub(super) fn open_threaded(name: &str, direct: &OwnedFd) -> Result<OwnedFd, TapError> {
     let failed = |what: &str, errno| TapError::new(format!("{what} of device {name}"), errno);
-    let steering = bpf::first_queue().map_err(|errno| failed("choose the queue", errno))?;
     let threaded = open_queue(name, |_| libc::IFF_MULTI_QUEUE | libc::IFF_NAPI)?;
     set_threaded(threaded.as_fd(), name)?;
     ethtool::set_gro_off(name).map_err(|errno| failed("turn GRO off", errno))?;
-    set_number(&threaded, libc::TUNSETSTEERINGEBPF, steering.as_raw_fd())
-        .map_err(|errno| failed("choose the queue", errno))?;
     // A queue with a bound has no short path for frames of less than a page. The bound is set for
     // all attached queues, so the direct queue is detached meanwhile. The queue that stays attached
     // becomes the first.
@@ -113,13 +94,6 @@ fn set_threaded(fd: BorrowedFd<'_>, name: &str) -> Result<(), TapError> {
     }
     let file = format!("/sys/class/net/{name}/threaded");
     fs::write(file, "1").map_err(|error| system("write to threaded of", &error))
-}
-
-/// A request that reads one number.
-fn set_number(fd: &OwnedFd, request: libc::Ioctl, number: libc::c_int) -> Result<(), Errno> {
-    // SAFETY: the requests made here read one int, which `number` is; `fd` is open.
-    let done = unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw const number) };
-    if done < 0 { Err(last_errno()) } else { Ok(()) }
 }
 
 /// Says by which queue a frame goes.

@@ -78,6 +78,17 @@ pub(super) fn features(fd: BorrowedFd<'_>) -> libc::c_int {
     if done < 0 { 0 } else { flags }
 }
 
+/// A request that reads one number.
+pub(super) fn set_number(
+    fd: &OwnedFd,
+    request: libc::Ioctl,
+    number: libc::c_int,
+) -> Result<(), Errno> {
+    // SAFETY: the requests made here read one int, which `number` is; `fd` is open.
+    let done = unsafe { libc::ioctl(fd.as_raw_fd(), request, &raw const number) };
+    if done < 0 { Err(last_errno()) } else { Ok(()) }
+}
+
 /// The kernel's interface request.
 pub(super) struct InterfaceRequest(libc::ifreq);
 

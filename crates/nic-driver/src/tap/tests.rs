@@ -94,7 +94,7 @@ fn frames_in_bulk_are_received_by_a_kernel_thread() {
     }
     let name = unique('c');
     let queues = open_queues(&name, false).unwrap();
-    if queues.len() == 1 {
+    if queues.len() < 3 {
         eprintln!("SKIP: this kernel has no thread for a TAP device");
         return;
     }
@@ -109,7 +109,9 @@ fn frames_in_bulk_are_received_by_a_kernel_thread() {
     let before = received(&name);
     let by_thread = |tap: &Tap| {
         let mut count = 0;
-        tap.counters(&mut |_, value| count = value);
+        tap.counters(&mut |name, value| {
+            count = if name == "tap.tx-by-thread" { value } else { count };
+        });
         count
     };
     assert_eq!(by_thread(&tap), 0);
@@ -135,7 +137,7 @@ fn all_frames_of_the_host_come_by_one_queue() {
     }
     let name = unique('d');
     let queues = open_queues(&name, false).unwrap();
-    let [first, second] = &queues[..] else {
+    let [first, second, _] = &queues[..] else {
         eprintln!("SKIP: this kernel has no thread for a TAP device");
         return;
     };
@@ -165,14 +167,15 @@ fn where_no_thread_can_be_had_all_goes_by_one_queue() {
         unsafe { rustix::thread::unshare_unsafe(namespace) }.unwrap();
         let name = unique('e');
         let queues = open_queues(&name, false).unwrap();
-        assert_eq!(queues.len(), 1);
+        // The second one is for unsolicited frames.
+        assert!(queues.len() <= 2);
         let mut tap = Tap::from_queues(queues, false).unwrap();
         configure(&name, &["10.219.203.1/24".parse().unwrap()], 1500).unwrap();
         for _ in 0..100 {
             assert!(tap.transmit(&[Part::local(&[0xff; 60])], TxOffload::NONE).unwrap());
         }
         tap.flush().unwrap();
-        tap.counters(&mut |name, _| panic!("{name} of a device without a thread"));
+        tap.counters(&mut |name, _| assert_ne!(name, "tap.tx-by-thread"));
         let socket = std::net::UdpSocket::bind("10.219.203.1:0").unwrap();
         let _ = socket.send_to(&[0], "10.219.203.2:9").unwrap();
         assert!(tap.receive(&mut [0; 4096]).unwrap().is_some());

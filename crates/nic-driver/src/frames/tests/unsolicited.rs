@@ -1,0 +1,93 @@
+use super::*;
+use crate::frames::schedule::{ASK_EVERY, BATCH, PACE, REGULAR};
+
+const FEW: usize = BATCH as usize;
+
+/// A device with so many frames in the regular queue, 60 bytes long, and so many in the other, 61
+/// bytes long.
+fn with(regular: usize, unsolicited: usize) -> (Inet, Frames<Fake>, SharedWire) {
+    let (mut inet, frames, wire) = set_up();
+    for _ in 0..1000 {
+        inet.empty_page();
+    }
+    wire.borrow_mut().incoming.extend((0..regular).map(|_| vec![0; 60]));
+    wire.borrow_mut().unsolicited.extend((0..unsolicited).map(|_| vec![0; 61]));
+    (inet, frames, wire)
+}
+
+fn received(inet: &mut Inet) -> Vec<usize> {
+    std::iter::from_fn(|| inet.received()).map(|frame| frame.len()).collect()
+}
+
+#[test]
+fn unsolicited_frames_come_behind_the_others_and_few_at_a_time() {
+    let (mut inet, mut frames, _wire) = with(5, 100);
+    assert!(frames.step().unwrap());
+    let expected: Vec<_> = [60; 5].into_iter().chain([61; FEW]).collect();
+    assert_eq!(received(&mut inet), expected);
+    assert_eq!(counter(&frames, "nic.rx-unsolicited"), u64::from(BATCH));
+    assert_eq!(counter(&frames, "nic.rx-packets"), u64::from(BATCH) + 5);
+    // They are not forgotten, whatever the epoll set reports.
+    assert!(frames.has_unsolicited().unwrap());
+    let mut count = FEW;
+    while count < 100 {
+        std::thread::sleep(PACE);
+        frames.step().unwrap();
+        let now = received(&mut inet).len();
+        assert!(now <= FEW, "{now}");
+        count += now;
+    }
+    std::thread::sleep(PACE);
+    assert!(!frames.step().unwrap());
+    assert!(!frames.has_unsolicited().unwrap());
+}
+
+#[test]
+fn a_busy_server_gets_none_but_for_each_many_others_one() {
+    let (mut inet, mut frames, wire) = with(2 * REGULAR, 100);
+    let regular = |inet: &mut Inet| received(inet).iter().filter(|len| **len == 60).count();
+    // The server takes none of them meanwhile.
+    for _ in 0..REGULAR / BATCH_REGULAR - 1 {
+        frames.step().unwrap();
+    }
+    assert_eq!(counter(&frames, "nic.rx-unsolicited"), 0);
+    frames.step().unwrap();
+    assert_eq!(counter(&frames, "nic.rx-unsolicited"), 1);
+    assert_eq!(regular(&mut inet), REGULAR);
+    while !wire.borrow().incoming.is_empty() {
+        frames.step().unwrap();
+    }
+    assert_eq!(counter(&frames, "nic.rx-unsolicited"), 2);
+}
+
+/// Frames of the regular queue in a step.
+const BATCH_REGULAR: usize = crate::frames::BATCH;
+
+#[test]
+fn the_queue_is_asked_now_and_then_and_when_it_is_reported() {
+    let (mut inet, mut frames, wire) = with(0, 0);
+    assert!(!frames.step().unwrap() && !frames.has_unsolicited().unwrap());
+    let push = || wire.borrow_mut().unsolicited.push_back(vec![0; 61]);
+    push();
+    let steps = (0..).take_while(|_| !frames.step().unwrap()).count();
+    assert_eq!(steps, ASK_EVERY as usize);
+    assert_eq!(received(&mut inet), [61]);
+    frames.step().unwrap();
+    push();
+    assert!(!frames.step().unwrap());
+    frames.unsolicited_reported();
+    assert!(frames.step().unwrap());
+    assert_eq!(received(&mut inet), [61]);
+}
+
+#[test]
+fn without_a_page_they_stay_in_the_device() {
+    let (mut inet, mut frames, wire) = set_up();
+    wire.borrow_mut().unsolicited.push_back(vec![0; 61]);
+    assert!(!frames.step().unwrap());
+    assert!(!frames.has_unsolicited().unwrap(), "nothing to stay awake for");
+    inet.empty_page();
+    assert!(frames.has_unsolicited().unwrap());
+    assert!(frames.step().unwrap());
+    assert_eq!(received(&mut inet), [61]);
+}
