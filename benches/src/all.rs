@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::found::{Found, read};
 use crate::instruments::{hops_table, stages_table};
-use crate::{calls, devices, handover, programs, report, targets};
+use crate::{calls, devices, handover, programs, report, states, targets};
 
 /// What `all` runs.
 #[derive(Args)]
@@ -52,8 +52,8 @@ pub(crate) struct FileArgs {
     json: bool,
 }
 
-const PARTS: [&str; 8] =
-    ["idle", "calls", "devices", "handover", "hops", "stages", "programs", "compare"];
+const PARTS: [&str; 9] =
+    ["idle", "calls", "devices", "handover", "hops", "stages", "programs", "states", "compare"];
 
 /// Measures everything and prints targets and tables.
 pub(crate) fn run(args: &AllArgs) -> Result<()> {
@@ -108,6 +108,11 @@ fn measure(part: &str, args: &AllArgs, found: &mut Found) {
         "programs" => {
             let words = with(&["programs", "--rounds", pick("5", "1")]);
             found.programs = ask(&words, failures).unwrap_or_default();
+        }
+        "states" => {
+            let words =
+                with(&["states", "--rounds", pick("5", "1"), "--count", pick("5000", "500")]);
+            found.states = ask(&words, failures).unwrap_or_default();
         }
         "calls" => {
             let words = ["calls", "--count", "1,10,100,1000", "--millis", pick("20", "2")];
@@ -204,6 +209,10 @@ fn tables_of(found: &Found) -> String {
     if !found.programs.is_empty() {
         let table = programs::table(&found.programs);
         text += &format!("\n## Several programs, round trip in µs\n\n{table}");
+    }
+    if !found.states.is_empty() {
+        let table = states::table(&found.states);
+        text += &format!("\n## Round trips with and without halts\n\n{table}");
     }
     for hops in &found.hops {
         text += &format!("\n## Bells and sleeps of an operation\n\n{}", hops_table(hops));

@@ -10,6 +10,7 @@ use crate::idle::Idle;
 use crate::instruments::{Hops, Stages};
 use crate::programs::Trip;
 use crate::row::Row;
+use crate::states::StateTrip;
 use crate::{calls, devices, handover};
 
 /// Everything that was found.
@@ -32,6 +33,7 @@ pub(crate) struct Found {
     pub(crate) hops: Vec<Hops>,
     pub(crate) stages: Vec<Stages>,
     pub(crate) programs: Vec<Trip>,
+    pub(crate) states: Vec<StateTrip>,
 }
 
 /// Reads the file.

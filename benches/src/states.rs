@@ -53,7 +53,7 @@ pub(crate) struct StatesArgs {
 /// Whether idle processors halt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Halting {
+pub(crate) enum Halting {
     /// As the machine is.
     Halt,
     /// A process keeps each awake.
@@ -62,7 +62,7 @@ enum Halting {
 
 /// A figure of one set-up in one round.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct StateTrip {
+pub(crate) struct StateTrip {
     halting: Halting,
     setup: Setup,
     round: u32,
@@ -130,8 +130,30 @@ fn trip(host: &Host, args: &StatesArgs) -> Result<(f64, f64, MachineState)> {
     Ok((median_us, sample.p99_us.context("a 99th percentile")?, machine))
 }
 
+/// The median of the ratios of a set-up's median round trip to that of the first set-up, in the
+/// same round and state.
+pub(crate) fn ratio(trips: &[StateTrip], halting: Halting, setup: Setup) -> Option<f64> {
+    figure_ratio(trips, halting, setup, |trip| trip.median_us)
+}
+
+fn figure_ratio(
+    trips: &[StateTrip],
+    halting: Halting,
+    setup: Setup,
+    figure: fn(&StateTrip) -> f64,
+) -> Option<f64> {
+    let base = trips.first()?.setup;
+    let of =
+        |setup| trips.iter().filter(move |trip| (trip.halting, trip.setup) == (halting, setup));
+    let ratios = of(setup).filter_map(|trip| {
+        let same = of(base).find(|base| base.round == trip.round)?;
+        Some(figure(trip) / figure(same))
+    });
+    median(ratios.collect())
+}
+
 /// As Markdown: a row for each state and set-up.
-fn table(trips: &[StateTrip]) -> String {
+pub(crate) fn table(trips: &[StateTrip]) -> String {
     let mut text =
         "| idle processors | wake-up µs | steal % | load | set-up | median µs | p99 µs |\n\
                     |---|---:|---:|---:|---|---:|---:|\n"
@@ -150,14 +172,10 @@ fn table(trips: &[StateTrip]) -> String {
                 trips.iter().filter(move |trip| (trip.halting, trip.setup) == (halting, setup))
             };
             let middle = |figure: fn(&StateTrip) -> f64| median(of(setup).map(figure).collect());
-            // Ratios are of the same round.
             let cell = |figure: fn(&StateTrip) -> f64| {
-                let ratios = of(setup).filter_map(|trip| {
-                    let same = of(base).find(|base| base.round == trip.round)?;
-                    Some(figure(trip) / figure(same))
-                });
+                let ratio = figure_ratio(trips, halting, setup, figure);
                 let value = middle(figure).unwrap_or(f64::NAN);
-                match median(ratios.collect()).filter(|_| setup != base) {
+                match ratio.filter(|_| setup != base) {
                     Some(ratio) => format!("{value:.1} ({ratio:.2}x)"),
                     None => format!("{value:.1}"),
                 }
@@ -201,6 +219,8 @@ mod tests {
             trip(Halting::Awake, Setup::LinuxOff, 0, 30.0),
             trip(Halting::Awake, Setup::SplitOff, 0, 15.0),
         ];
+        assert_eq!(ratio(&trips, Halting::Halt, Setup::SplitOff), Some(1.25));
+        assert_eq!(ratio(&trips, Halting::Awake, Setup::FusedOff), None);
         let text = table(&trips);
         let rows: Vec<&str> = text.lines().skip(2).collect();
         assert_eq!(

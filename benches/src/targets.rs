@@ -9,6 +9,7 @@ use crate::protocol::Test;
 use crate::report::{ratio, sizes};
 use crate::row::{Row, RowFigure};
 use crate::setup::Setup;
+use crate::states::{Halting, ratio as ratio_in_state};
 
 /// One line of the table.
 #[derive(Debug, Serialize)]
@@ -114,7 +115,10 @@ impl Ratios<'_> {
 /// All targets.
 pub(crate) fn of(found: &Found) -> Vec<Target> {
     let ratios = Ratios(&found.compare);
-    [short(&ratios), bulk(&ratios), called(found)].into_iter().flatten().collect()
+    [short(&ratios), in_both_states(found), bulk(&ratios), called(found)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Round trips and connections.
@@ -144,6 +148,23 @@ fn short(ratios: &Ratios<'_>) -> Vec<Target> {
             target: "at least 1.0",
             parts: [Setup::SplitOff, Setup::FusedOff, Setup::LibraryOff].map(connects).into(),
         },
+    ]
+}
+
+/// Round trips where nothing is tied to a processor.
+fn in_both_states(found: &Found) -> Vec<Target> {
+    let target = |measure, halting| Target {
+        measure,
+        target: "at most 1.2 / 1.2",
+        parts: [Setup::FusedOff, Setup::SplitOff]
+            .map(|setup| {
+                part(setup.title(), ratio_in_state(&found.states, halting, setup), AtMost(1.2))
+            })
+            .into(),
+    };
+    vec![
+        target("round trip, 64 B, as scheduled, with halts: fused / split", Halting::Halt),
+        target("the same, without halts", Halting::Awake),
     ]
 }
 
