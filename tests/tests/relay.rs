@@ -224,8 +224,8 @@ fn names_are_asked_for_over_the_instance() {
          \x20   v4 = q[end - 4:end - 2] == b'\\0\\1'\n\
          \x20   print('asked by', peer[0], flush=True)\n\
          \x20   answer = b'\\xc0\\x0c\\0\\1\\0\\1\\0\\0\\0\\x05\\0\\4\\x0a\\x01\\x02\\x03'\n\
-         \x20   s.sendto(q[:2] + b'\\x81\\x80\\0\\1\\0' + (b'\\1' if v4 else b'\\0') + b'\\0\\0\\0\\0' + \
-         q[12:end] + (answer if v4 else b''), peer)\n",
+         \x20   head = b'\\x81\\x80\\0\\1\\0' + (b'\\1' if v4 else b'\\0') + b'\\0\\0\\0\\0'\n\
+         \x20   s.sendto(q[:2] + head + q[12:end] + (answer if v4 else b''), peer)\n",
     ]);
     let server = world.spawn(&words);
     let _ = server.line("ready");
