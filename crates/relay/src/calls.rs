@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use abi::control::INTRODUCTION;
 use rustix::io::Errno;
 
+use crate::introduction::is_asked_for;
 use crate::notification::{Notification, NotificationSocket};
 use crate::state::Relay;
-use crate::{datagrams, incoming, kernel};
+use crate::{datagrams, incoming, introduction, kernel};
 
 /// After these pauses a call that was let through is looked for in the kernel's lists.
 const LOOKS: [Duration; 7] = [
@@ -46,8 +46,8 @@ fn socket(relay: &Relay, calls: &NotificationSocket, call: &Notification) {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     let close_on_exec = kind & u64::from(libc::SOCK_CLOEXEC.cast_unsigned()) != 0;
     let plain = kind as libc::c_int & !flags;
-    if is_introduction(plain, protocol) {
-        return introduce(relay, calls, call);
+    if is_asked_for(call) {
+        return introduction::answer(&mut relay.introductions.borrow_mut(), calls, call);
     }
     if !matches!(plain, libc::SOCK_STREAM | libc::SOCK_DGRAM) {
         // As for a user who may not make one.
@@ -56,22 +56,6 @@ fn socket(relay: &Relay, calls: &NotificationSocket, call: &Notification) {
     match kernel::socket(family, kind, protocol) {
         Ok(socket) => calls.answer_with(call, socket, close_on_exec),
         Err(error) => calls.answer(call, Err(errno(&error))),
-    }
-}
-
-/// Does the library ask for a connection to the instance?
-fn is_introduction(kind: libc::c_int, protocol: u64) -> bool {
-    let (wanted, number) = INTRODUCTION;
-    kind.cast_unsigned() == wanted && protocol as u32 == number
-}
-
-fn introduce(relay: &Relay, calls: &NotificationSocket, call: &Notification) {
-    match relay.introductions.borrow_mut().introduce(call.thread) {
-        Ok(end) => calls.answer_with(call, end, true),
-        Err(error) => {
-            tracing::warn!(%error, "a program has no network");
-            calls.answer(call, Err(Errno::NETDOWN));
-        }
     }
 }
 

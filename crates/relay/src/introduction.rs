@@ -5,8 +5,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use abi::control::{ClientReply, ClientRequest, VERSION};
+use abi::control::{ClientReply, ClientRequest, INTRODUCTION, VERSION};
+use rustix::io::Errno;
 use shm::Channel;
+
+use crate::notification::{Notification, NotificationSocket};
 
 /// The relay's own connection to the supervisor.
 pub(crate) struct Introductions(Channel);
@@ -40,6 +43,24 @@ impl Introductions {
         match serde_json::from_slice(&message.body)? {
             ClientReply::Error { message } => Err(io::Error::other(message)),
             reply => Ok((reply, message.fds.into_iter().next())),
+        }
+    }
+}
+
+/// Does the library ask for a connection to the instance, by this call of socket(2)?
+pub(crate) fn is_asked_for(call: &Notification) -> bool {
+    let [_, kind, protocol, ..] = call.arguments;
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    (kind as u32 & !flags.cast_unsigned(), protocol as u32) == INTRODUCTION
+}
+
+/// Gives the caller its connection.
+pub(crate) fn answer(all: &mut Introductions, calls: &NotificationSocket, call: &Notification) {
+    match all.introduce(call.thread) {
+        Ok(end) => calls.answer_with(call, end, true),
+        Err(error) => {
+            tracing::warn!(%error, "a program has no network");
+            calls.answer(call, Err(Errno::NETDOWN));
         }
     }
 }

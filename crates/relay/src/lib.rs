@@ -23,7 +23,9 @@
 //! incoming outgoing datagrams: the ways of connections and datagrams
 //! carry: bytes, both ways
 //! state: all that the tasks share
-//! packet tun sweep introduction: packets, device, the kernel's lists, programs with the library
+//! refusal: the relay without a network namespace
+//! introduction: programs with the library
+//! packet tun sweep: packets, the device, the kernel's lists
 //! line: how a filter reaches its relay
 //! notification filter kernel: the filter and its notifications; kernel sockets
 //! namespace: the network namespace
@@ -42,6 +44,7 @@ mod namespace;
 mod notification;
 mod outgoing;
 mod packet;
+mod refusal;
 mod relay;
 mod route;
 mod state;
@@ -74,12 +77,20 @@ pub fn run(
     calls: impl FnOnce() -> Option<OwnedFd>,
     restrict: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<()> {
-    let Some(introductions) = Introductions::begin(instance)? else { return Ok(()) };
+    let Some(mut introductions) = Introductions::begin(instance)? else { return Ok(()) };
     let client = Client::connect(instance).map_err(io::Error::other)?;
     // Rights in the network namespace only, where the system lets us have them.
     let user = sandbox::begin_user();
-    let (namespace, tun) = Namespace::enter().map_err(|error| user.err().unwrap_or(error))?;
-    let Some(calls) = calls() else { return Ok(()) };
+    let made = Namespace::enter().map_err(|error| user.err().unwrap_or(error));
+    let Some(calls) = calls().map(NotificationSocket::new) else { return Ok(()) };
+    let (namespace, tun) = match made {
+        Ok(made) => made,
+        Err(why) => {
+            client.goodbye();
+            restrict()?;
+            return refusal::serve(&calls, &mut introductions, &why);
+        }
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let _entered = runtime.enter();
     let relay = Rc::new(Relay {
@@ -96,7 +107,7 @@ pub fn run(
     });
     relay.refresh_addresses();
     restrict()?;
-    let serve = tasuki_tokio::run(&client, relay::serve(relay, NotificationSocket::new(calls)));
+    let serve = tasuki_tokio::run(&client, relay::serve(relay, calls));
     match LocalSet::new().block_on(&runtime, serve) {
         Ok(done) => done,
         // The instance has ended, and all of its sockets.
