@@ -184,6 +184,9 @@ fn words(
         Device::Veth(kind) => add(&["--offload", "off", "--nic", &format!("{kind}:{VETH}")]),
         Device::Wire => add(&["--nic", &format!("wire:{}", wire.display())]),
     }
+    if tasuki.relayed {
+        add(&["--intercept", "seccomp"]);
+    }
     if tasuki.shared {
         add(&["--config", &sharing.to_string_lossy()]);
     }

@@ -43,6 +43,8 @@ pub(crate) enum Setup {
     LinuxOn,
     /// Tasuki over a TAP with offloads, one process each.
     Split,
+    /// The same, for a client without the library: by the filter and the relay.
+    SplitRelay,
     /// The same, inet server and driver in one process.
     Fused,
     /// The same, inside the client.
@@ -95,6 +97,8 @@ pub(crate) struct Tasuki {
     pub(crate) native: bool,
     /// With `[memory] share_frames`.
     pub(crate) shared: bool,
+    /// As `tasuki run --intercept seccomp` has it.
+    pub(crate) relayed: bool,
 }
 
 /// The device of an instance.
@@ -110,7 +114,7 @@ pub(crate) enum Device {
 
 impl Setup {
     /// The set-ups of `compare` without `--only`: all but the peers.
-    pub(crate) const ALL: [Self; 23] = [
+    pub(crate) const ALL: [Self; 24] = [
         Self::LinuxOff,
         Self::LinuxRps,
         Self::SplitOff,
@@ -120,6 +124,7 @@ impl Setup {
         Self::Xdp,
         Self::LinuxOn,
         Self::Split,
+        Self::SplitRelay,
         Self::Fused,
         Self::Library,
         Self::SplitNative,
@@ -148,6 +153,7 @@ impl Setup {
         match self {
             Self::LinuxOn
             | Self::Split
+            | Self::SplitRelay
             | Self::Fused
             | Self::Library
             | Self::SplitNative
@@ -172,11 +178,12 @@ impl Setup {
             Self::Loopback => Device::Wire,
             base => Device::Tap { offload: base == Self::LinuxOn },
         };
-        let plain = |mode| Tasuki { mode, device, native: false, shared: false };
+        let plain = |mode| Tasuki { mode, device, native: false, shared: false, relayed: false };
         Some(match self {
             Self::SplitOff | Self::Split | Self::WireSplit => plain("split"),
             Self::FusedOff | Self::Fused | Self::WireFused => plain("fused"),
             Self::LibraryOff | Self::Library | Self::WireLibrary => plain("library"),
+            Self::SplitRelay => Tasuki { relayed: true, ..plain("split") },
             Self::Packet => Tasuki { device: Device::Veth("packet"), ..plain("split") },
             Self::Xdp => Tasuki { device: Device::Veth("xdp"), ..plain("split") },
             Self::SplitNative | Self::WireSplitNative => Tasuki { native: true, ..plain("split") },
@@ -226,6 +233,7 @@ impl Setup {
             Self::SplitOff | Self::Split | Self::WireSplit => "split",
             Self::FusedOff | Self::Fused | Self::WireFused => "fused",
             Self::LibraryOff | Self::Library | Self::WireLibrary => "library",
+            Self::SplitRelay => "split, relay",
             Self::Packet => "split, packet:",
             Self::Xdp => "split, xdp:",
             Self::SplitNative | Self::WireSplitNative => "split, native",
