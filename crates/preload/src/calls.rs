@@ -10,3 +10,4 @@ mod msg;
 mod names;
 mod options;
 mod splice;
+mod syscall;

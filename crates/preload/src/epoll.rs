@@ -119,6 +119,14 @@ unsafe fn control(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) ->
     }
     // SAFETY: passed on from the caller.
     let outcome = errno::check(unsafe { real::epoll_ctl(epfd, op, fd, event) });
+    if let (Ok(_), Some(Descriptor::Epoll(inner)), Some(Descriptor::Epoll(set))) =
+        (outcome, TABLE.get(fd), TABLE.get(epfd))
+    {
+        // SAFETY: the caller says that it is null or points to an event.
+        let event = unsafe { event.as_ref() };
+        let interest = event.map(|event| Interest { events: event.events, data: event.u64 });
+        set.nest((op, fd), &inner, interest.unwrap_or(Interest { events: 0, data: 0 }));
+    }
     if let (Ok(_), libc::EPOLL_CTL_ADD, Some(Descriptor::Epoll(set))) =
         (outcome, op, TABLE.get(epfd))
     {
@@ -235,6 +243,9 @@ fn wait(
     let mut kernel_ready = false;
     loop {
         let sleeping = set.sleeping();
+        // What changes in a set in this set wakes this thread too.
+        let nested = set.nested();
+        let sleeping_there: Vec<_> = nested.iter().map(|set| set.sleeping()).collect();
         if !set.has_members() {
             let left = deadline.map(time::left);
             let kicked = events.add_kernels(epfd, left, mask)?;
@@ -261,7 +272,7 @@ fn wait(
         }
         let watched = set.watched();
         kernel_ready = signals::under_mask(mask, || sleep(epfd, &watched, deadline))?;
-        drop(sleeping);
+        drop((sleeping, sleeping_there));
     }
     Ok(c_int::try_from(events.count).unwrap_or(c_int::MAX))
 }
@@ -274,6 +285,7 @@ fn collect(set: &EpollSet, epfd: c_int, events: &mut Events) -> Outcome<()> {
     }
     let room = events.left();
     state.registrations.collect(room, |ready, data| events.push(ready, data));
+    state.collect_nested(events.left(), |ready, data| events.push(ready, data));
     state.kernel_first = room > 0 && events.left() == 0;
     Ok(())
 }

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use libc::epoll_event;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
+use sockets::poll;
 
 use crate::errno::{self, Outcome};
 use crate::open_socket::{OpenSocket, SocketWatcher};
@@ -31,11 +32,39 @@ pub(crate) fn kick_data() -> u64 {
     (&raw const KICK_MARK) as u64
 }
 
+/// A set in a set. The kernel's set has it too, and reports its kernel members.
+struct NestedSet {
+    fd: c_int,
+    set: Weak<EpollSet>,
+    interest: Interest,
+    /// False after a one-shot report, until modified.
+    armed: bool,
+    /// The versions of its members, summed, that an edge-triggered report was made for.
+    reported: Option<u32>,
+}
+
+impl NestedSet {
+    /// Is it to be reported? Remembers that it was.
+    fn report(&mut self) -> bool {
+        let Some(set) = self.set.upgrade().filter(|_| self.armed) else { return false };
+        let (ready, watched) = set.look();
+        let version = watched.iter().fold(0_u32, |sum, (_, version)| sum.wrapping_add(*version));
+        let has = |flag: c_int| self.interest.events & flag.cast_unsigned() != 0;
+        let old_edge = has(libc::EPOLLET) && self.reported == Some(version);
+        if !ready || old_edge || self.interest.events & poll::IN == 0 {
+            return false;
+        }
+        self.reported = Some(version);
+        self.armed = !has(libc::EPOLLONESHOT);
+        true
+    }
+}
+
 /// The Tasuki side of one open epoll file.
 #[derive(Default)]
 pub(crate) struct EpollSet {
     state: Mutex<EpollState>,
-    /// Registered Tasuki sockets.
+    /// Registered Tasuki sockets, and sets in this set.
     members: AtomicUsize,
     /// Has the kernel's set ever had a member of the program's?
     kernel_members: AtomicBool,
@@ -44,6 +73,7 @@ pub(crate) struct EpollSet {
 #[derive(Default)]
 pub(crate) struct EpollState {
     pub(crate) registrations: Registrations<Arc<OpenSocket>>,
+    nested: Vec<NestedSet>,
     kick: Option<Kick>,
     sleepers: u64,
     /// Kicks so far.
@@ -96,6 +126,19 @@ impl Drop for Kick {
 }
 
 impl EpollState {
+    /// Reports at most `room` sets in this set that are ready.
+    pub(crate) fn collect_nested(&mut self, room: usize, mut report: impl FnMut(u32, u64)) {
+        let ready = self
+            .nested
+            .iter_mut()
+            .filter_map(|nested| nested.report().then_some((poll::IN, nested.interest.data)));
+        ready.take(room).for_each(|(events, data)| report(events, data));
+    }
+
+    fn count(&self) -> usize {
+        self.registrations.len() + self.nested.len()
+    }
+
     /// Wakes all threads that sleep in this set.
     fn kick(&mut self) {
         if self.sleepers > 0 {
@@ -147,8 +190,39 @@ impl EpollSet {
     /// Is a Tasuki member ready? Also returns the members that a sleep must watch.
     pub(crate) fn look(&self) -> (bool, Vec<(Arc<OpenSocket>, u32)>) {
         let mut state = self.state();
-        let ready = state.registrations.is_ready();
-        (ready, state.registrations.watched())
+        let mut ready = state.registrations.is_ready();
+        let mut watched = state.registrations.watched();
+        for set in state.nested.iter().filter_map(|nested| nested.set.upgrade()) {
+            let (other_ready, others) = set.look();
+            ready |= other_ready;
+            watched.extend(others);
+        }
+        (ready, watched)
+    }
+
+    /// The sets in this set, and those in them.
+    pub(crate) fn nested(&self) -> Vec<Arc<Self>> {
+        let mut all = Vec::new();
+        for set in self.state().nested.iter().filter_map(|nested| nested.set.upgrade()) {
+            all.extend(set.nested());
+            all.push(set);
+        }
+        all
+    }
+
+    /// The kernel has done EPOLL_CTL operation `op` on the set `inner`: the same here.
+    pub(crate) fn nest(&self, (op, fd): (c_int, c_int), inner: &Arc<Self>, interest: Interest) {
+        let mut state = self.state();
+        let same = |nested: &NestedSet| {
+            nested.fd == fd && core::ptr::eq(nested.set.as_ptr(), Arc::as_ptr(inner))
+        };
+        state.nested.retain(|nested| nested.set.strong_count() > 0 && !same(nested));
+        if op != libc::EPOLL_CTL_DEL {
+            let set = Arc::downgrade(inner);
+            state.nested.push(NestedSet { fd, set, interest, armed: true, reported: None });
+        }
+        self.members.store(state.count(), Ordering::Release);
+        state.kick();
     }
 
     /// Has the kernel's set ever had a member of the program's?
@@ -163,7 +237,12 @@ impl EpollSet {
 
     /// The members that a sleep must watch.
     pub(crate) fn watched(&self) -> Vec<(Arc<OpenSocket>, u32)> {
-        self.state().registrations.watched()
+        let state = self.state();
+        let mut watched = state.registrations.watched();
+        for set in state.nested.iter().filter_map(|nested| nested.set.upgrade()) {
+            watched.extend(set.watched());
+        }
+        watched
     }
 
     /// EPOLL_CTL operation `op` on a Tasuki member. `kick` makes the set's kick, when it needs one.
@@ -189,7 +268,7 @@ impl EpollSet {
             (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, None) => return Err(Errno::FAULT),
             _ => return Err(Errno::INVAL),
         }
-        self.members.store(state.registrations.len(), Ordering::Release);
+        self.members.store(state.count(), Ordering::Release);
         state.kick();
         drop(state);
         if op == libc::EPOLL_CTL_ADD {
@@ -207,6 +286,6 @@ impl SocketWatcher for EpollSet {
     fn forget(&self, socket: &Arc<OpenSocket>) {
         let mut state = self.state();
         state.registrations.forget(socket);
-        self.members.store(state.registrations.len(), Ordering::Release);
+        self.members.store(state.count(), Ordering::Release);
     }
 }

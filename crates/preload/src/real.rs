@@ -10,7 +10,7 @@
 
 #![allow(unsafe_code)]
 
-use core::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
+use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -149,6 +149,9 @@ real_calls! {
     fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t;
     fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t;
     fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t;
+    fn syscall(
+        number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long,
+    ) -> c_long;
     fn preadv2(
         fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int,
     ) -> ssize_t;

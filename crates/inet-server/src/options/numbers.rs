@@ -45,6 +45,7 @@ pub(super) const IP_RECVORIGDSTADDR: i32 = 20;
 pub(super) const IP_MTU_DISCOVER: i32 = 10;
 pub(super) const IP_MTU: i32 = 14;
 pub(super) const IP_BIND_ADDRESS_NO_PORT: i32 = 24;
+pub(super) const IP_RECVERR: i32 = 11;
 pub(super) const IP_MULTICAST_IF: i32 = 32;
 pub(super) const IP_MULTICAST_TTL: i32 = 33;
 pub(super) const IP_MULTICAST_LOOP: i32 = 34;
@@ -53,6 +54,7 @@ pub(super) const IP_DROP_MEMBERSHIP: i32 = 36;
 pub(super) const IP_MULTICAST_ALL: i32 = 49;
 
 pub(super) const IPV6_UNICAST_HOPS: i32 = 16;
+pub(super) const IPV6_RECVERR: i32 = 25;
 pub(super) const IPV6_MULTICAST_IF: i32 = 17;
 pub(super) const IPV6_MULTICAST_HOPS: i32 = 18;
 pub(super) const IPV6_MULTICAST_LOOP: i32 = 19;

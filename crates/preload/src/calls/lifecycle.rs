@@ -25,6 +25,8 @@ use crate::{fork, host, instance, process, real, sharing};
 /// SOCK_NONBLOCK and SOCK_CLOEXEC.
 const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
 
+/// The last kind of socket that Linux has.
+const SOCK_PACKET: c_int = 10;
 /// Linux's: the number after IPPROTO_MPTCP.
 const IPPROTO_MAX: c_int = 263;
 
@@ -45,7 +47,10 @@ fn maker(domain: c_int, kind: c_int, protocol: c_int) -> Maker {
     let kind = match kind & !FLAGS {
         libc::SOCK_STREAM => SocketKind::Stream,
         libc::SOCK_DGRAM => SocketKind::Datagram,
-        _ => return Maker::Kernel,
+        _ if ![libc::AF_INET, libc::AF_INET6].contains(&domain) => return Maker::Kernel,
+        libc::SOCK_RAW | SOCK_PACKET => return Maker::Kernel,
+        0..SOCK_PACKET => return Maker::None(Errno::SOCKTNOSUPPORT),
+        _ => return Maker::None(Errno::INVAL),
     };
     let family = match domain {
         libc::AF_INET => Family::V4,

@@ -203,6 +203,9 @@ fn flags_of_message(flags: c_int, at: usize, deadline: Option<Instant>) -> Outco
 /// # Safety
 /// `msg` is null or points to a message, whose control buffer is as long as it says.
 unsafe fn passed_descriptors(msg: *const msghdr, mut each: impl FnMut(c_int)) {
+    if is_bad(msg) {
+        return;
+    }
     // SAFETY: as the caller says.
     let Some(message) = (unsafe { msg.as_ref() }) else { return };
     if message.msg_control.is_null() || !instance::is_wanted() {

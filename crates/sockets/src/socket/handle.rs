@@ -234,6 +234,8 @@ impl Socket {
         // Options of the listener hold for its connections.
         let threshold = self.0.recv.bell_threshold.load(Ordering::Relaxed);
         socket.0.recv.bell_threshold.store(threshold, Ordering::Relaxed);
+        let lowat = self.0.recv.lowat.load(Ordering::Relaxed);
+        socket.0.recv.lowat.store(lowat, Ordering::Relaxed);
         Ok((socket, peer))
     }
 

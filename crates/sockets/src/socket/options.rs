@@ -7,6 +7,7 @@ use abi::option::{GET_MOST, GET_PART, OptionKey, OptionValue};
 use abi::{Errno, SocketFlags};
 
 use super::handle::Socket;
+use super::recv::MOST_LOWAT;
 use super::recv_queue::DEFAULT_BELL_THRESHOLD;
 use crate::lock::lock;
 use crate::membership::{NewCall, RawBatch};
@@ -16,6 +17,7 @@ const SOL_SOCKET: i32 = 1;
 const SO_REUSEADDR: i32 = 2;
 const SO_ERROR: i32 = 4;
 const SO_RCVBUF: i32 = 8;
+const SO_RCVLOWAT: i32 = 18;
 const SO_KEEPALIVE: i32 = 9;
 const IPPROTO_TCP: i32 = 6;
 const TCP_NODELAY: i32 = 1;
@@ -73,6 +75,12 @@ impl Socket {
         ) {
             let forbidden = matches!(value, [2 | 3, ..]);
             self.send_half().dont_fragment.store(forbidden, Ordering::Relaxed);
+        }
+        if (level, name) == (SOL_SOCKET, SO_RCVLOWAT)
+            && let Some(&bytes) = value.first_chunk()
+        {
+            let lowat = u32::from_ne_bytes(bytes).clamp(1, MOST_LOWAT);
+            self.recv_half().lowat.store(lowat, Ordering::Relaxed);
         }
         if (level, name) == (SOL_SOCKET, SO_RCVBUF)
             && let Some(&bytes) = value.first_chunk()

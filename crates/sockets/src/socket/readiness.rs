@@ -132,7 +132,7 @@ impl Socket {
         if flags.has(SocketFlags::READ_CLOSED) {
             events |= READABLE | poll::RDHUP;
         }
-        if self.recv_half().has_data(core) {
+        if self.recv_half().has_enough(core) {
             events |= READABLE;
         }
         if flags.has(SocketFlags::WRITE_CLOSED) || self.send_half().has_room(core) {

@@ -28,6 +28,9 @@ pub struct RecvFlags {
     pub peek: bool,
 }
 
+/// Beyond this SO_RCVLOWAT means as much: a small receive buffer holds no more.
+pub(super) const MOST_LOWAT: u32 = 32 * 1024;
+
 /// The receiving half of a socket.
 pub(super) struct RecvHalf {
     /// `None` after close.
@@ -35,6 +38,8 @@ pub(super) struct RecvHalf {
     /// Taken bytes below which the server is not woken ([`DEFAULT_BELL_THRESHOLD`], less for a
     /// small SO_RCVBUF).
     pub(super) bell_threshold: AtomicU32,
+    /// SO_RCVLOWAT, at most [`MOST_LOWAT`]: fewer bytes are no reason for poll.
+    pub(super) lowat: AtomicU32,
     /// Bytes or datagrams that the program has received.
     pub(super) taken: AtomicU64,
     /// The mark whose byte was received out of band, as `SocketWords::urgent` has it.
@@ -46,6 +51,7 @@ impl RecvHalf {
         Ok(Self {
             queue: Mutex::new(Some(RecvQueue::attach(core)?)),
             bell_threshold: AtomicU32::new(DEFAULT_BELL_THRESHOLD),
+            lowat: AtomicU32::new(1),
             taken: AtomicU64::new(0),
             urgent_taken: AtomicU64::new(0),
         })
@@ -209,6 +215,13 @@ impl RecvHalf {
         // An urgent byte that a receive would pass over is nothing to be received.
         let hidden = urgent_ahead(core, consumed) == UrgentAhead::Hidden;
         published.wrapping_sub(consumed) > u64::from(hidden)
+    }
+
+    /// Is there so much that poll reports it?
+    pub(super) fn has_enough(&self, core: &SocketCore) -> bool {
+        let lowat = self.lowat.load(Ordering::Relaxed);
+        let few = || lowat > 1 && core.is_stream() && self.readable_len(core) < lowat as usize;
+        self.has_data(core) && !few()
     }
 
     /// Bytes that can be received now, or the length of the next datagram.
