@@ -312,7 +312,8 @@ impl ServerHandle {
         let count = sockets.len();
         match self.exchange(&ClientRequest::Share { sockets })? {
             Ok((ClientReply::Shared, fds)) if fds.len() == count => Ok(Some(fds)),
-            Ok((ClientReply::Error { .. }, _)) => Ok(None),
+            // This process has no free descriptors for them.
+            Ok((ClientReply::Shared | ClientReply::Error { .. }, _)) => Ok(None),
             Ok(_) | Err(_) => Err(self.fault()),
         }
     }
