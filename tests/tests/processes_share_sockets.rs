@@ -163,12 +163,7 @@ fn socat(exec: &str) {
     let listen = "TCP-LISTEN:8000,reuseaddr,fork";
     let server = Running::start(world.on_net(NET, &["socat", listen, exec]));
     eventually("it listens", || serving(&world) == 1);
-    write_noise(&world.path("sent"), 1 << 20, 5);
-    let (sent, far) = (world.file("sent"), format!("TCP:{STACK}:8000"));
-    for _ in 0..3 {
-        let fetch = format!("socat -t 60 - {far} < {sent} | cmp - {sent}");
-        let _ = world.run(&["timeout", "100", "sh", "-c", &fetch]).success();
-    }
+    copies(&world);
     server.signal(rustix::process::Signal::TERM);
     let _ = server.finish();
     eventually("nothing is left", || world.ss(NET).iter().all(|row| row.state.starts_with("TIME")));
@@ -267,4 +262,39 @@ fn gunicorn_serves_with_workers() {
     eventually("nothing is left", || world.ss(NET).iter().all(|row| row.state.starts_with("TIME")));
     world.down(NET);
     world.assert_nothing_left();
+}
+
+/// A program that Python starts by `vfork`, with the connection as standard input and output.
+#[test]
+fn a_child_of_vfork_gets_the_connection_by_dup2() {
+    let Some(world) = World::new() else { return };
+    if !installed("socat") {
+        return skip("socat is not installed");
+    }
+    let code = "import socket, subprocess\n\
+                listener = socket.create_server(('0.0.0.0', 8000))\n\
+                while True:\n    \
+                    conn, _ = listener.accept()\n    \
+                    child = subprocess.Popen(['cat'], stdin=conn, stdout=conn)\n    \
+                    conn.close()\n    \
+                    child.wait()\n";
+    world.up(NET, Mode::given(), &[]);
+    let server = Running::start(world.on_net(NET, &world.python(&["-c", code])));
+    eventually("it listens", || serving(&world) == 1);
+    copies(&world);
+    server.signal(rustix::process::Signal::TERM);
+    let _ = server.finish();
+    eventually("nothing is left", || world.ss(NET).iter().all(|row| row.state.starts_with("TIME")));
+    world.down(NET);
+    world.assert_nothing_left();
+}
+
+/// Three connections, which get back what they send.
+fn copies(world: &World) {
+    write_noise(&world.path("sent"), 1 << 20, 5);
+    let (sent, far) = (world.file("sent"), format!("TCP:{STACK}:8000"));
+    for _ in 0..3 {
+        let fetch = format!("socat -t 60 - {far} < {sent} | cmp - {sent}");
+        let _ = world.run(&["timeout", "100", "sh", "-c", &fetch]).success();
+    }
 }

@@ -184,7 +184,7 @@ impl Client {
     /// Takes up a shared socket. The server completes the call: it may concern another client.
     fn adopt(&mut self, engine: &mut Engine, call: &PackagedCall, cookie: u64) -> CallAnswer {
         let number = engine.shared.number(cookie).ok_or(Errno::NOENT)?;
-        if !engine.shared.take_permit(number, self.number) {
+        if !engine.shared.take_permit(number, cookie, self.number) {
             return Err(Errno::PERM.into());
         }
         self.may_wait()?;

@@ -29,6 +29,8 @@ pub(crate) use self::parked::{ParkedDatagram, ParkedSocket};
 
 /// Most permits kept for one socket: processes that take it up at the same time.
 const MOST_PERMITS: usize = 16;
+/// Most pairs of one socket.
+const MOST_ENDS: usize = 16;
 /// Hang-ups taken from the set at a time.
 const HANG_UPS: usize = 16;
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -60,12 +62,26 @@ pub(crate) enum HomeClose {
     Close,
 }
 
+/// The server's end of a pair. The other end is the holders'.
+struct HolderEnd {
+    cookie: u64,
+    fd: ClosedLater,
+}
+
+impl HolderEnd {
+    /// Does no process hold the other end any more?
+    fn is_hung_up(&self) -> bool {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::empty())];
+        poll(&mut fds, Some(&NOW)).is_ok() && fds[0].revents().contains(PollFlags::HUP)
+    }
+}
+
 /// One shared socket.
 pub(crate) struct SharedSocket {
-    cookie: u64,
     pub(crate) handle: Handle,
-    end: ClosedLater,
-    hung_up: bool,
+    /// One, or several where a holder could not use the pair that others have. None: no process
+    /// holds the socket but those of its homes.
+    ends: Vec<HolderEnd>,
     /// Several of a listener, else at most one.
     pub(crate) homes: Vec<SocketHome>,
     /// Without a home.
@@ -74,13 +90,14 @@ pub(crate) struct SharedSocket {
 }
 
 impl SharedSocket {
-    /// Takes the permits that have come out of the descriptor, a bounded number. Is there one for
+    /// Takes the permits that have come out of a descriptor, a bounded number. Is there one for
     /// `client`? It is used up by that.
-    fn take_permit(&mut self, client: u16) -> bool {
+    fn take_permit(&mut self, cookie: u64, client: u16) -> bool {
+        let Some(end) = self.ends.iter().find(|end| end.cookie == cookie) else { return false };
         for _ in 0..MOST_PERMITS {
             let mut message = [0; PERMIT_BYTES + 1];
             // Descriptors with it are refused, or closed elsewhere.
-            let Ok(len @ 1..) = closer::recv(&self.end, &mut message) else { break };
+            let Ok(len @ 1..) = closer::recv(&end.fd, &mut message) else { break };
             let Some(client) = message.get(..len).and_then(permitted) else { continue };
             if self.permits.len() >= MOST_PERMITS {
                 self.permits.remove(0);
@@ -89,16 +106,6 @@ impl SharedSocket {
         }
         let found = self.permits.iter().position(|permitted| *permitted == client);
         found.map(|at| self.permits.remove(at)).is_some()
-    }
-
-    /// Does no process hold a descriptor any more?
-    fn is_hung_up(&mut self) -> bool {
-        if !self.hung_up {
-            let mut fds = [PollFd::new(&self.end, PollFlags::empty())];
-            self.hung_up =
-                poll(&mut fds, Some(&NOW)).is_ok() && fds[0].revents().contains(PollFlags::HUP);
-        }
-        self.hung_up
     }
 }
 
@@ -111,7 +118,7 @@ pub(crate) struct SharedSockets {
     next: u32,
     /// Calls of this iteration.
     adoptions: Vec<Adoption>,
-    /// Cookies of sockets that are shared no more, for the supervisor.
+    /// Cookies of ends that are closed, for the supervisor.
     ended: Vec<u64>,
     /// The epoll set of the server's ends.
     set: Option<OwnedFd>,
@@ -127,31 +134,63 @@ impl SharedSockets {
         cookie: u64,
         handle: Handle,
         home: SocketHome,
-        end: OwnedFd,
+        fd: OwnedFd,
     ) -> io::Result<u32> {
+        self.next = self.next.wrapping_add(1).max(1);
+        let number = self.next;
+        let end = self.watch(number, cookie, fd)?;
+        let (ends, homes) = (vec![end], vec![home]);
+        let shared = SharedSocket { handle, ends, homes, parked: None, permits: Vec::new() };
+        self.all.insert(number, shared);
+        Ok(number)
+    }
+
+    /// Gives a shared socket one more pair. False: it has too many.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn add_end(&mut self, number: u32, cookie: u64, fd: OwnedFd) -> io::Result<bool> {
+        self.prune(number);
+        if self.all.get(&number).is_none_or(|shared| shared.ends.len() >= MOST_ENDS) {
+            return Ok(false);
+        }
+        let end = self.watch(number, cookie, fd)?;
+        if let Some(shared) = self.all.get_mut(&number) {
+            shared.ends.push(end);
+        }
+        Ok(true)
+    }
+
+    fn watch(&mut self, number: u32, cookie: u64, fd: OwnedFd) -> io::Result<HolderEnd> {
         let set = match self.set.take() {
             Some(set) => set,
             None => keep(epoll::create(CreateFlags::CLOEXEC)?),
         };
         let set = self.set.insert(set);
-        self.next = self.next.wrapping_add(1).max(1);
-        let number = self.next;
-        let later = takes_descriptors(&end);
-        let end = ClosedLater::new(keep(end), later);
+        let later = takes_descriptors(&fd);
+        let fd = ClosedLater::new(keep(fd), later);
         // A hang-up is reported in any case.
-        epoll::add(&*set, &end, EventData::new_u64(number.into()), EventFlags::empty())?;
-        let shared = SharedSocket {
-            cookie,
-            handle,
-            end,
-            hung_up: false,
-            homes: vec![home],
-            parked: None,
-            permits: Vec::new(),
-        };
-        self.all.insert(number, shared);
+        epoll::add(&*set, &fd, EventData::new_u64(number.into()), EventFlags::empty())?;
         self.numbers.insert(cookie, number);
-        Ok(number)
+        Ok(HolderEnd { cookie, fd })
+    }
+
+    /// Closes the ends of a socket that have hung up. True: no other end is left.
+    fn prune(&mut self, number: u32) -> bool {
+        let Self { all, numbers, ended, set, .. } = self;
+        let Some(shared) = all.get_mut(&number) else { return true };
+        shared.ends.retain(|end| {
+            if !end.is_hung_up() {
+                return true;
+            }
+            if let Some(set) = set {
+                let _ = epoll::delete(set, &end.fd);
+            }
+            numbers.remove(&end.cookie);
+            ended.push(end.cookie);
+            false
+        });
+        shared.ends.is_empty()
     }
 
     /// The set of the server's ends, once there is one.
@@ -168,9 +207,9 @@ impl SharedSockets {
         self.numbers.get(&cookie).copied()
     }
 
-    /// May the client take up the socket?
-    pub(crate) fn take_permit(&mut self, number: u32, client: u16) -> bool {
-        self.all.get_mut(&number).is_some_and(|shared| shared.take_permit(client))
+    /// May the client take up the socket, of which it has the descriptor of that cookie?
+    pub(crate) fn take_permit(&mut self, number: u32, cookie: u64, client: u16) -> bool {
+        self.all.get_mut(&number).is_some_and(|shared| shared.take_permit(cookie, client))
     }
 
     /// Notes a call that the server is to carry out, since it concerns two clients.
@@ -195,17 +234,18 @@ impl SharedSockets {
         if !shared.homes.is_empty() {
             return HomeClose::Leave;
         }
-        if !shared.is_hung_up() {
+        if !self.prune(number) {
             return HomeClose::Park;
         }
-        self.forget(number);
+        self.all.remove(&number);
         HomeClose::Close
     }
 
     /// The next socket that no process holds any more and that has no home. It is forgotten.
     pub(crate) fn poll_ended(&mut self) -> Option<Box<ParkedSocket>> {
-        let set = self.set.as_ref()?;
-        loop {
+        // The rest is reported again.
+        for _ in 0..HANG_UPS {
+            let set = self.set.as_ref()?;
             let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
             let mut events = [nothing; HANG_UPS];
             let count = epoll::wait(set, &mut events, Some(&NOW)).unwrap_or(0);
@@ -214,25 +254,18 @@ impl SharedSockets {
             }
             for event in &events[..count] {
                 let number = u32::try_from(event.data.u64()).unwrap_or(0);
-                let Some(shared) = self.all.get_mut(&number) else { continue };
-                shared.hung_up = true;
+                let unheld = self.prune(number);
                 // A process that has the socket in its region will close it, or end.
-                let _ = epoll::delete(set, &shared.end);
-                if shared.homes.is_empty() {
-                    return self.forget(number)?.parked;
+                let homeless = self.all.get(&number).is_some_and(|one| one.homes.is_empty());
+                if unheld && homeless {
+                    return self.all.remove(&number)?.parked;
                 }
             }
         }
+        None
     }
 
-    fn forget(&mut self, number: u32) -> Option<SharedSocket> {
-        let shared = self.all.remove(&number)?;
-        self.numbers.remove(&shared.cookie);
-        self.ended.push(shared.cookie);
-        Some(shared)
-    }
-
-    /// The cookie of a socket that is shared no more.
+    /// The cookie of an end that is closed.
     pub(crate) fn take_forgotten(&mut self) -> Option<u64> {
         self.ended.pop()
     }

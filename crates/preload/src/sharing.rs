@@ -61,12 +61,33 @@ fn share_part(client: &Client, part: &[Holding]) -> Outcome<()> {
     Ok(())
 }
 
-/// Puts `end` under all numbers of `open`.
-fn replace(open: &Arc<OpenSocket>, numbers: &[c_int], end: &OwnedFd) -> Outcome<()> {
+/// In a child of `vfork`, which is about to duplicate `fd`: makes its socket shared. The pair is
+/// for the child alone: nothing here changes the parent's descriptors.
+pub(crate) fn share_in_child(fd: c_int) {
+    let (Some(client), Some(Descriptor::Socket(open))) = (instance::known(), TABLE.get(fd)) else {
+        return;
+    };
+    if open.is_shared() || adopted::is_marked(fd) {
+        return;
+    }
+    let Ok(ends) = client.share(&[&open.socket]) else { return };
+    for end in ends {
+        // Where it fails the new program has a placeholder.
+        let _ = prepare(&open, &end).and_then(|()| put_under(&end, fd));
+    }
+}
+
+fn prepare(open: &OpenSocket, end: &OwnedFd) -> Outcome<()> {
     adopted::mark(end.as_raw_fd())?;
     if open.is_nonblocking() {
         rustix::io::ioctl_fionbio(end, true)?;
     }
+    Ok(())
+}
+
+/// Puts `end` under all numbers of `open`.
+fn replace(open: &Arc<OpenSocket>, numbers: &[c_int], end: &OwnedFd) -> Outcome<()> {
+    prepare(open, end)?;
     adopted::know(end.as_fd(), open)?;
     open.set_shared();
     for &fd in numbers {

@@ -16,7 +16,7 @@ use crate::socket::{Socket, SocketState};
 
 impl Server {
     /// Makes sockets of a client shared. fds: the server's end for each. A socket that is gone, or
-    /// that is shared already, is left out: its end hangs up then.
+    /// that has too many pairs already, is left out: its end hangs up then.
     pub(crate) fn share_sockets(
         &mut self,
         number: u16,
@@ -33,14 +33,18 @@ impl Server {
         for (&(id, cookie), end) in sockets.iter().zip(fds) {
             let had_set = engine.shared.set().is_some();
             let socket = client.sockets.at(id.index);
-            let socket = socket.filter(|one| one.id == id && !one.closed && one.shared.is_none());
-            match socket {
-                Some(socket) => {
+            let socket = socket.filter(|one| one.id == id && !one.closed);
+            let added = match socket.map(|socket| (socket.shared, socket)) {
+                Some((Some(shared), _)) => engine.shared.add_end(shared, cookie, end),
+                Some((None, socket)) => {
                     let home = SocketHome { client: number, id };
                     let added = engine.shared.add(cookie, socket.handle, home, end);
-                    socket.shared = Some(added.map_err(RequestError::Bell)?);
+                    added.map(|shared| socket.shared = Some(shared)).map(|()| true)
                 }
-                None => self.events.push(ServerEvent::SharedSocketEnded { cookie }),
+                None => Ok(false),
+            };
+            if !added.map_err(RequestError::Bell)? {
+                self.events.push(ServerEvent::SharedSocketEnded { cookie });
             }
             if let Some(set) = engine.shared.set().filter(|_| !had_set) {
                 poller.add_shared(set).map_err(RequestError::Bell)?;

@@ -139,6 +139,36 @@ fn only_a_holder_takes_it_up() {
     }
 }
 
+/// A child of `vfork` has a pair of its own. The socket is held until both have hung up.
+#[test]
+fn a_socket_may_have_several_pairs() {
+    let (mut world, mut a, mut first, mut second) = three();
+    let (sock, child) = world.connect(&mut a, &mut first, 80);
+    let holders = share(&mut world, 7, &child, 1);
+    let others = share(&mut world, 7, &child, 2);
+    world.call(&mut first, Op::Close, &[child.word()], 0).unwrap();
+    drop(holders);
+    let now = world.now;
+    world.b.server.end_unheld(now);
+    let ended = ServerEvent::SharedSocketEnded { cookie: 1 };
+    world.run(|world| world.b.events.contains(&ended));
+    assert_eq!(world.call(&mut second, Op::Adopt, &[1], 0), Err(Errno::NOENT));
+    let taken = adopt(&mut world, &mut second, &others, 2).unwrap();
+    assert!(taken.has(SocketFlags::CONNECTED) && !sock.has(SocketFlags::READ_CLOSED));
+    drop(others);
+    // Without a pair the socket is the home's alone, and can be shared anew.
+    world.b.server.end_unheld(now);
+    let anew = share(&mut world, 8, &taken, 3);
+    let back = adopt(&mut world, &mut first, &anew, 3).unwrap();
+    assert!(back.has(SocketFlags::CONNECTED));
+    // More than a socket may have.
+    let many: Vec<OwnedFd> = (10..40).map(|cookie| share(&mut world, 7, &back, cookie)).collect();
+    world.rest();
+    let refused =
+        |event: &&ServerEvent| matches!(event, ServerEvent::SharedSocketEnded { cookie: 10.. });
+    assert_eq!(world.b.events.iter().filter(refused).count(), many.len() - 15);
+}
+
 #[test]
 fn without_a_place_it_stays_where_it_is() {
     let (mut world, mut a, mut first, mut second) = three();

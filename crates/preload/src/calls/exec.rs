@@ -4,8 +4,8 @@
 //! environment before they execute themselves anew. So where sockets are passed on, the two
 //! variables are, too, unless the program has given them a value.
 //!
-//! Not seen: `execl` and its like, whose arguments no Rust function can take, and what a child of
-//! `vfork` does with `dup2`. Their sockets must be shared before, as those of each fork are.
+//! Not seen: `execl` and its like, whose arguments no Rust function can take. Their sockets must be
+//! shared before, as those of each fork are.
 
 #![allow(unsafe_code)]
 

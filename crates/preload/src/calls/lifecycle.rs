@@ -154,6 +154,7 @@ unsafe fn is_socket_file(file: *mut FILE) -> bool {
 /// Makes a duplicate of `old` with `dup`, which says under which number.
 pub(super) fn duplicate(old: c_int, dup: impl FnOnce() -> c_int) -> Outcome<c_int> {
     if process::in_vfork_child() {
+        sharing::share_in_child(old);
         return errno::check(dup());
     }
     let inherited = TABLE.kind(old) == Kind::Inherited;
