@@ -4,10 +4,14 @@
 //! trips and throughput twice: alone, and while the kind goes on. The scales are threads that only
 //! compute: processors are shared by all programs of a machine, and that is the kernel's to divide.
 //!
+//! An instance alone has a round trip of one of two lengths, about 22 or 35 µs on two processors:
+//! the kernel places its processes by chance, and they stay there. So a kind is not compared with
+//! its own instance alone, but with the median of all instances of the run ([`outcome`]).
+//!
 //! Wanted of each kind:
 //!
-//! * The median round trip is at most twice the one alone, or the one beside a scale with as many
-//!   threads if that is longer.
+//! * The median round trip is at most twice that of the baseline, or the one beside a scale with as
+//!   many threads if that is longer.
 //! * Throughput is at least the fair share: half of what is left to the client beside that scale,
 //!   since two clients compete for the same servers.
 //!
@@ -20,6 +24,7 @@ mod host_kinds;
 mod kind;
 mod member;
 mod neighbour;
+mod outcome;
 mod program;
 mod user_kinds;
 mod wire_kinds;
@@ -27,18 +32,17 @@ mod worst;
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum as _};
-use serde::{Deserialize, Serialize};
 
 use self::kind::{Kind, Side};
 use self::neighbour::Measured;
+use self::outcome::{Fairness, FairnessOutcome};
 use crate::instruments::{Instance, Making};
-use crate::report::median;
 
 pub(crate) use self::neighbour::{NeighbourArgs, run as neighbour};
 pub(crate) use self::program::WorstArgs;
@@ -53,30 +57,20 @@ pub(crate) struct FairnessArgs {
     /// How the instance is made: split or fused.
     #[arg(long, default_value = "split")]
     mode: String,
-    /// Only these kinds. The scales are always measured.
+    /// Only these kinds. The scales are always measured, and as many instances more, alone, as the
+    /// baseline needs.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Kind>,
-    /// Rounds, in which all kinds take turns; medians are over them.
+    /// Rounds, in which all kinds take turns; medians are over them. Ratios are to the baseline:
+    /// the median of all instances of the run alone, whatever kind they were made for.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
     /// Milliseconds of a measurement, half for round trips and half for throughput.
     #[arg(long, default_value_t = 1200)]
     millis: u32,
-    /// Print the result as JSON instead of a table.
+    /// Print the result as JSON instead of a table: the baseline, and each kind in each round.
     #[arg(long)]
     json: bool,
-}
-
-/// One kind in one round.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Fairness {
-    kind: Kind,
-    round: u32,
-    /// See [`own_pace`].
-    own_pace: Option<f64>,
-    alone: Measured,
-    /// None: the neighbour did not answer, or the kind could not begin.
-    beside: Option<Measured>,
 }
 
 /// Measures.
@@ -97,10 +91,19 @@ pub(crate) fn run(args: &FairnessArgs) -> Result<()> {
             }
         }
     }
+    let mut alone: Vec<Measured> = found.iter().map(|one| one.alone).collect();
+    for number in found.len()..LEAST_INSTANCES {
+        eprintln!("fairness: instance {} of {LEAST_INSTANCES} alone", number + 1);
+        match measure_alone(&mut prepare(args, None)?, args.millis) {
+            Ok(measured) => alone.push(measured),
+            Err(error) => eprintln!("fairness: alone: {error:#}"),
+        }
+    }
+    let outcome = FairnessOutcome::new(&alone, found).context("no instance was measured")?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&found)?);
+        println!("{}", serde_json::to_string_pretty(&outcome)?);
     } else {
-        print!("{}", table(&found));
+        print!("{}", outcome.table());
     }
     Ok(())
 }
@@ -225,17 +228,36 @@ impl Drop for WirePath {
     }
 }
 
+/// Instances that the baseline has at least.
+const LEAST_INSTANCES: usize = 15;
+
+/// A fresh instance with its honest client.
+struct Prepared {
+    neighbour: Neighbour,
+    instance: Instance,
+}
+
+fn prepare(args: &FairnessArgs, config: Option<&Path>) -> Result<Prepared> {
+    let how = Making { tasuki: &args.tasuki, mode: &args.mode, pinned: false, config };
+    let instance = Instance::made(&how)?;
+    let neighbour = Neighbour::start(&instance)?;
+    Ok(Prepared { neighbour, instance })
+}
+
+fn measure_alone(prepared: &mut Prepared, millis: u32) -> Result<Measured> {
+    // The first measurement finds everything cold.
+    prepared.neighbour.measure(millis / 8)?;
+    prepared.neighbour.measure(millis)
+}
+
 fn one(args: &FairnessArgs, kind: Kind, round: u32) -> Result<Fairness> {
     let wire = WirePath::new()?;
     let config = (kind.side() == Side::Wire).then_some(wire.config.as_path());
-    let how = Making { tasuki: &args.tasuki, mode: &args.mode, pinned: false, config };
-    let instance = Instance::made(&how)?;
-    let mut neighbour = Neighbour::start(&instance)?;
-    // The first measurement finds everything cold.
-    neighbour.measure(args.millis / 8)?;
-    let alone = neighbour.measure(args.millis)?;
-    let worst = Worst::start(&instance, kind, &wire)?;
-    let own_pace = own_pace(&instance);
+    let mut prepared = prepare(args, config)?;
+    let alone = measure_alone(&mut prepared, args.millis)?;
+    let Prepared { neighbour, instance } = &mut prepared;
+    let worst = Worst::start(instance, kind, &wire)?;
+    let own_pace = own_pace(instance);
     let begun = Instant::now();
     // What another user does to the runtime directory concerns operators above all.
     let operated = if kind.side() == Side::User { instance.make_another() } else { Ok(()) };
@@ -245,63 +267,4 @@ fn one(args: &FairnessArgs, kind: Kind, round: u32) -> Result<Fairness> {
     }
     drop(worst);
     Ok(Fairness { kind, round, own_pace, alone, beside: beside.ok() })
-}
-
-/// The median of a figure of all rounds of a kind.
-fn of(found: &[Fairness], kind: Kind, figure: impl Fn(&Fairness) -> Option<f64>) -> Option<f64> {
-    median(found.iter().filter(|one| one.kind == kind).filter_map(figure).collect())
-}
-
-/// Ratios of a round: beside to alone.
-fn ratio(figure: fn(&Measured) -> f64) -> impl Fn(&Fairness) -> Option<f64> {
-    move |one| Some(figure(one.beside.as_ref()?) / figure(&one.alone))
-}
-
-/// A row for each kind: absolute values alone, ratios beside it.
-pub(crate) fn table(found: &[Fairness]) -> String {
-    let mut kinds: Vec<Kind> = found.iter().map(|one| one.kind).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    let mut text =
-        "| worst | threads | its calls and frames/s | alone, median µs | beside it | p99 \
-                    | alone, MiB/s | beside it | fair share | within |\n\
-                    |---|---:|---:|---:|---:|---:|---:|---:|---:|---|\n"
-            .to_owned();
-    for kind in kinds {
-        let scale = Kind::SCALES.into_iter().find(|(threads, _)| *threads == kind.threads());
-        let scale = scale.map_or(Kind::Compute1, |(_, scale)| scale);
-        let is_scale = kind.side() == Side::Nowhere;
-        let trip = ratio(|measured| measured.median_us);
-        let rate = ratio(|measured| measured.mib_per_second);
-        let most = of(found, scale, &trip).unwrap_or(1.0).max(1.0) * 2.0;
-        let share = of(found, scale, &rate).unwrap_or(1.0).min(1.0) / 2.0;
-        let (trip, rate) = (of(found, kind, trip), of(found, kind, rate));
-        let within = match (trip, rate) {
-            _ if is_scale => "scale".to_owned(),
-            (Some(trip), Some(rate)) if trip <= most && rate >= share => "yes".to_owned(),
-            (Some(trip), Some(rate)) => {
-                let mut missed = Vec::new();
-                missed.extend((trip > most).then(|| format!("round trip (≤ {most:.1})")));
-                missed.extend((rate < share).then(|| "throughput".to_owned()));
-                format!("**no**: {}", missed.join(", "))
-            }
-            _ => "**no**: stopped".to_owned(),
-        };
-        let cell = |value: Option<f64>, digits: usize| {
-            value.map_or_else(|| "none".to_owned(), |value| format!("{value:.digits$}"))
-        };
-        text += &format!(
-            "| {} | {} | {} | {} | {}x | {}x | {} | {}x | {} | {within} |\n",
-            kind.name(),
-            kind.threads(),
-            cell(of(found, kind, |one| one.own_pace), 0),
-            cell(of(found, kind, |one| Some(one.alone.median_us)), 0),
-            cell(trip, 2),
-            cell(of(found, kind, ratio(|measured| measured.p99_us)), 1),
-            cell(of(found, kind, |one| Some(one.alone.mib_per_second)), 0),
-            cell(rate, 2),
-            if is_scale { String::new() } else { format!("{share:.2}x") },
-        );
-    }
-    text
 }
