@@ -11,7 +11,7 @@ tools="gcc:gcc"
 [ "$what" != bench ] || tools="$tools ethtool:ethtool taskset:util-linux sysctl:procps"
 [ "$what" != instructions ] || tools="$tools valgrind:valgrind"
 [ "$what" != test ] || tools="$tools wget:wget nc:netcat-openbsd ping:iputils-ping tshark:tshark
-    ethtool:ethtool iperf3:iperf3 passt:passt setpriv:util-linux nsenter:util-linux"
+    ethtool:ethtool iperf3:iperf3 passt:passt socat:socat gunicorn:gunicorn setpriv:util-linux nsenter:util-linux"
 # cargo-fuzz, where it is, builds libFuzzer.
 [ "$what" != test ] || ! command -v cargo-fuzz >/dev/null || tools="$tools c++:g++"
 

@@ -298,3 +298,43 @@ fn copies(world: &World) {
         let _ = world.run(&["timeout", "100", "sh", "-c", &fetch]).success();
     }
 }
+
+/// `reload` while four clients fetch: new workers take over the listener, and no request fails.
+#[test]
+fn nginx_reloads_under_load() {
+    let Some(world) = World::new() else { return };
+    if !installed("nginx") {
+        return skip("nginx is not installed");
+    }
+    std::fs::create_dir(world.path("www")).expect("a folder");
+    write_noise(&world.path("www/file"), 100_000, 3);
+    std::fs::write(world.path("nginx.conf"), nginx_conf(&world, "8000", "root")).expect("a file");
+    world.up(NET, Mode::given(), &[]);
+    let conf = world.file("nginx.conf");
+    let server = ["nginx", "-c", &conf, "-e", &world.file("error.log")].map(str::to_owned);
+    let server = Running::start(world.on_net(NET, &server));
+    eventually("nginx listens", || serving(&world) == 1);
+    let code = format!(
+        "import os, urllib.request\n\
+         while not os.path.exists('enough'):\n    \
+             body = urllib.request.urlopen('http://{STACK}:8000/file', timeout=60).read()\n    \
+             assert len(body) == 100000\n"
+    );
+    let loads: Vec<_> = (0..4).map(|_| world.spawn(&world.python(&["-c", &code]))).collect();
+    let begun = || log(&world).matches("start worker process ").count();
+    for round in 1..=4 {
+        eventually("the workers have begun", || begun() >= 2 * round);
+        server.signal(rustix::process::Signal::HUP);
+    }
+    eventually("the last workers have begun", || begun() >= 10);
+    std::fs::write(world.path("enough"), "").expect("a file");
+    for load in loads {
+        let _ = load.finish().success();
+    }
+    server.signal(rustix::process::Signal::QUIT);
+    let _ = server.finish().success();
+    let log = log(&world);
+    assert!(!log.contains("[alert]") && !log.contains("[crit]"), "{log}");
+    world.down(NET);
+    world.assert_nothing_left();
+}
