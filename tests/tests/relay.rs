@@ -172,6 +172,24 @@ fn calls_that_would_reach_the_hosts_network_are_refused() {
     end(&world);
 }
 
+/// A program with sockets of both families, another without, and one of their own kind.
+#[test]
+fn programs_of_one_relay_reach_each_other() {
+    let Some(world) = world() else { return };
+    let script = "import socket, sys\n\
+        six = socket.socket(socket.AF_INET6); six.setsockopt(41, 26, 1); six.bind(('::', 7000))\n\
+        four = socket.socket(); four.bind(('0.0.0.0', 7000)); six.listen(); four.listen()\n\
+        for at in sys.argv[1:]:\n\
+        \x20   c = socket.create_connection((at, 7000)); s = four.accept()[0]\n\
+        \x20   c.sendall(b'hello'); print(s.recv(5), c.getpeername()[0]); c.close(); s.close()\n";
+    let words = world.python(&["-c", script, "127.0.0.1", STACK]);
+    let both = ["run", "--net", "net", "--intercept", "seccomp", "--"].map(str::to_owned);
+    let words: Vec<_> = both.into_iter().chain(words).collect();
+    let said = Running::start(world.tasuki(&words)).finish().success();
+    assert_eq!(said.stdout.matches("b'hello'").count(), 2, "{said}");
+    end(&world);
+}
+
 /// In mode `library` the stack is in one program, and there is no relay.
 #[test]
 fn direct_calls_in_mode_library_are_refused() {

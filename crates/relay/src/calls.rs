@@ -60,16 +60,19 @@ fn socket(relay: &Relay, calls: &NotificationSocket, call: &Notification) {
 }
 
 /// The instance listens first, so that it does when the program's call returns, and refuses a port
-/// that another program has. Which of the sockets that are bound the call is about is not known:
-/// it is the only one, nearly always.
+/// that another program has. Which of the bound sockets the call is about is not known, so it is
+/// refused if none of them can listen. Nearly always there is one.
 async fn listen(relay: &Rc<Relay>, calls: &NotificationSocket, call: Notification) {
     let bound: Vec<_> = relay.sweep.bound().map_or_else(|_| Vec::new(), |all| all.all().collect());
-    let mut refused = None;
+    let (mut listens, mut refused) = (false, None);
     for local in &bound {
-        refused = listen_at(relay, *local).await.err();
+        match listen_at(relay, *local).await {
+            Ok(()) => listens = true,
+            Err(error) => refused = Some(error),
+        }
     }
     match refused {
-        Some(error) if bound.len() == 1 => calls.answer(&call, Err(errno(&error))),
+        Some(error) if !listens => calls.answer(&call, Err(errno(&error))),
         _ => {
             calls.let_through(&call);
             look(relay, find_listeners).await;

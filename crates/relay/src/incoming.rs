@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -30,12 +30,22 @@ pub(crate) async fn listen(relay: &Rc<Relay>, local: SocketAddr) -> io::Result<(
     if relay.listeners.borrow().contains_key(&local) {
         return Ok(());
     }
-    let listener = TcpListener::bind(local).await?;
+    let listener = TcpListener::bind_only(local).await?;
     let task = tokio::task::spawn_local(accept(Rc::clone(relay), listener));
     if let Some(old) = relay.listeners.borrow_mut().insert(local, task) {
         old.abort();
     }
     Ok(())
+}
+
+/// Does a program of this relay listen at this address?
+pub(crate) fn is_listening(relay: &Relay, at: SocketAddr) -> bool {
+    let listeners = relay.listeners.borrow();
+    let any =
+        if at.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    let own = at.ip().is_loopback() || relay.namespace.borrow().has(at.ip());
+    let any = SocketAddr::new(any, at.port());
+    listeners.contains_key(&at) || (own && listeners.contains_key(&any))
 }
 
 /// Forgets listeners whose programs have closed them.

@@ -20,7 +20,8 @@
 //! ```text layers
 //! relay: the event loop
 //! calls: calls of programs
-//! incoming outgoing datagrams: the ways of connections and datagrams
+//! outgoing: connections that programs make
+//! incoming datagrams: connections to programs, datagrams
 //! carry: bytes, both ways
 //! state: all that the tasks share
 //! refusal: the relay without a network namespace

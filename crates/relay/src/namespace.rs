@@ -125,6 +125,11 @@ impl Namespace {
         Ok(())
     }
 
+    /// Is it one of the instance's addresses?
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        self.addresses.contains(&address)
+    }
+
     /// The first address of a family.
     pub(crate) fn address(&self, v6: bool) -> Option<IpAddr> {
         self.addresses.iter().copied().find(|address| address.is_ipv6() == v6)

@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use crate::carry::{carry, reset};
 use crate::packet::{self, Syn};
 use crate::state::{Door, Relay};
-use crate::{kernel, tun};
+use crate::{incoming, kernel, tun};
 
 /// Connections that may be under way at a time.
 const MOST_PENDING: usize = 4096;
@@ -33,6 +33,10 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// A program connects.
 pub(crate) fn begin(relay: &Rc<Relay>, syn: Syn, frame: tun::Frame<'_>) {
+    if incoming::is_listening(relay, syn.to) {
+        // From one program of this relay to another: the kernel connects the two.
+        return relay.tun.bounce(frame.bytes());
+    }
     let ends = (syn.from, syn.to);
     let mut connecting = relay.connecting.borrow_mut();
     // Otherwise the kernel sends it once more because we take our time.

@@ -5,14 +5,17 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_sock_diag::SockDiagMessage;
 use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP, IPPROTO_UDP};
-use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, StateFlags};
+use netlink_packet_sock_diag::inet::nlas::Nla;
+use netlink_packet_sock_diag::inet::{
+    ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags,
+};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddr};
 
@@ -24,6 +27,17 @@ pub(crate) struct Sweep(Socket);
 pub(crate) struct LocalEnds(HashSet<SocketAddr>);
 
 impl LocalEnds {
+    /// A socket of both families counts as one of each.
+    fn insert(&mut self, socket: &InetResponse) {
+        let id = &socket.header.socket_id;
+        let (address, port) = (id.source_address.to_canonical(), id.source_port);
+        let only = socket.nlas.iter().any(|one| matches!(one, Nla::SkV6Only(true)));
+        if address == Ipv6Addr::UNSPECIFIED && !only {
+            self.0.insert((Ipv4Addr::UNSPECIFIED, port).into());
+        }
+        self.0.insert((address, port).into());
+    }
+
     /// All of them.
     pub(crate) fn all(self) -> impl Iterator<Item = SocketAddr> {
         self.0.into_iter()
@@ -100,8 +114,7 @@ impl Sweep {
                 rest = rest.get(taken..).unwrap_or_default();
                 match message.payload {
                     NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(socket)) => {
-                        let id = socket.header.socket_id;
-                        ends.0.insert((id.source_address, id.source_port).into());
+                        ends.insert(&socket);
                     }
                     NetlinkPayload::Done(_) => return Ok(()),
                     NetlinkPayload::Error(error) => return Err(error.to_io()),

@@ -213,6 +213,14 @@ impl TcpListener {
         aio::TcpListener::bind(addr).await.map(Self)
     }
 
+    /// As [`TcpListener::bind`]; for IPv6 only, where `addr` is IPv6's.
+    ///
+    /// # Errors
+    /// As [`aio::TcpListener::bind`].
+    pub async fn bind_only(addr: SocketAddr) -> io::Result<Self> {
+        aio::TcpListener::bind_only(addr).await.map(Self)
+    }
+
     /// The next connection and its peer's address.
     ///
     /// # Errors

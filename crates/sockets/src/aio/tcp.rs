@@ -20,6 +20,8 @@ const SOL_SOCKET: i32 = 1;
 const SO_REUSEADDR: i32 = 2;
 const SO_LINGER: i32 = 13;
 const IPPROTO_TCP: i32 = 6;
+const IPPROTO_IPV6: i32 = 41;
+const IPV6_V6ONLY: i32 = 26;
 const TCP_NODELAY: i32 = 1;
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -241,14 +243,27 @@ impl AsyncTcpListener {
     /// # Errors
     /// As [`Socket::bind`]; NotConnected outside of [`block_on`](super::block_on).
     pub async fn bind(addr: SocketAddr) -> io::Result<Self> {
+        Self::bind_as(addr, false).await
+    }
+
+    /// As [`AsyncTcpListener::bind`]; an IPv6 socket takes no IPv4 connections (IPV6_V6ONLY).
+    ///
+    /// # Errors
+    /// As [`AsyncTcpListener::bind`].
+    pub async fn bind_only(addr: SocketAddr) -> io::Result<Self> {
+        Self::bind_as(addr, addr.is_ipv6()).await
+    }
+
+    async fn bind_as(addr: SocketAddr, v6_only: bool) -> io::Result<Self> {
         let owned = ReactorSocket::open(SocketKind::Stream, addr).await?;
         let (socket, on) = (&owned.socket, 1_i32.to_ne_bytes());
-        // All three travel together; they are carried out in this order.
-        let calls = [
+        let only = v6_only.then(|| Request::set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY, &on));
+        // They travel together; they are carried out in this order.
+        let calls = only.into_iter().chain([
             Request::set_option(socket, SOL_SOCKET, SO_REUSEADDR, &on),
             Request::bind(socket, addr),
             Request::listen(socket, BACKLOG),
-        ];
+        ]);
         let mut futures = Vec::new();
         for request in calls {
             futures.push(owned.reactor.call(request)?);
