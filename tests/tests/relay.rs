@@ -181,12 +181,17 @@ fn programs_of_one_relay_reach_each_other() {
         four = socket.socket(); four.bind(('0.0.0.0', 7000)); six.listen(); four.listen()\n\
         for at in sys.argv[1:]:\n\
         \x20   c = socket.create_connection((at, 7000)); s = four.accept()[0]\n\
-        \x20   c.sendall(b'hello'); print(s.recv(5), c.getpeername()[0]); c.close(); s.close()\n";
+        \x20   c.sendall(b'hello'); print(s.recv(5), c.getpeername()[0]); c.close(); s.close()\n\
+        u = socket.socket(2, 2); u.bind(('127.0.0.1', 0)); v = socket.socket(2, 2)\n\
+        while True:\n\
+        \x20   v.sendto(b'hello', u.getsockname()); u.settimeout(0.2)\n\
+        \x20   try: print(u.recv(5)); break\n\
+        \x20   except OSError: pass\n";
     let words = world.python(&["-c", script, "127.0.0.1", STACK]);
     let both = ["run", "--net", "net", "--intercept", "seccomp", "--"].map(str::to_owned);
     let words: Vec<_> = both.into_iter().chain(words).collect();
     let said = Running::start(world.tasuki(&words)).finish().success();
-    assert_eq!(said.stdout.matches("b'hello'").count(), 2, "{said}");
+    assert_eq!(said.stdout.matches("b'hello'").count(), 3, "{said}");
     end(&world);
 }
 

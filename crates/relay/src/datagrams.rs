@@ -28,6 +28,11 @@ pub(crate) fn send(
     payload: &[u8],
     frame: Frame<'_>,
 ) {
+    let own = to.ip().is_loopback() || relay.namespace.borrow().has(to.ip());
+    if own && relay.carriers.borrow().contains_key(&(to.is_ipv6(), to.port())) {
+        // From one program of this relay to another: the kernel hands it over.
+        return relay.tun.bounce(frame.bytes());
+    }
     let port = (from.is_ipv6(), from.port());
     if !relay.carriers.borrow().contains_key(&port) {
         open(relay, port, Some(from));
@@ -100,6 +105,9 @@ async fn carry(
                 let peer = SocketAddr::from((peer.ip().to_canonical(), peer.port()));
                 let to = end.filter(|end| end.is_ipv6() == peer.is_ipv6());
                 let to = to.or_else(|| {
+                    if peer.ip().is_loopback() {
+                        return Some((peer.ip(), port).into());
+                    }
                     let address = relay.namespace.borrow().address(peer.is_ipv6())?;
                     Some(SocketAddr::from((address, port)))
                 });
