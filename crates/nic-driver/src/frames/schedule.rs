@@ -9,7 +9,9 @@
 //! * After a full batch the next one comes [`PACE`] later: a flood must not take the processors.
 //!
 //! Asking the queue in vain costs a system call. So it is asked when the epoll set has reported it,
-//! at each [`ASK_EVERY`]-th step that asks the device, and again as long as it may have frames.
+//! and again as long as it may have frames. While the driver does not sleep, it is asked two steps
+//! after it had a frame, and twice as many steps after each time that it had none, up to
+//! [`ASK_EVERY`].
 
 use std::time::{Duration, Instant};
 
@@ -17,8 +19,8 @@ use std::time::{Duration, Instant};
 pub(super) const BATCH: u32 = 16;
 /// The time from one full batch to the next.
 pub(super) const PACE: Duration = Duration::from_micros(100);
-/// Steps after which the queue is asked although nothing reported it.
-pub(super) const ASK_EVERY: u32 = 4;
+/// Most steps between two times that the queue is asked although nothing reported it.
+pub(super) const ASK_EVERY: u32 = 16;
 /// Frames of the regular queue after which an unsolicited one may come in any case.
 pub(super) const REGULAR: usize = 256;
 
@@ -31,6 +33,8 @@ pub(super) struct UnsolicitedSchedule {
     pub(super) ready: bool,
     /// Steps until it is asked although it is not `ready`.
     ask_in: u32,
+    /// The same number after it was asked.
+    interval: u32,
     /// No batch comes before.
     pub(super) resume_at: Option<Instant>,
     /// Frames of the regular queue since the last unsolicited one.
@@ -41,7 +45,15 @@ pub(super) struct UnsolicitedSchedule {
 impl UnsolicitedSchedule {
     /// Of a device with such a queue, or without.
     pub(super) fn new(exists: bool) -> Self {
-        Self { exists, ready: exists, ask_in: 0, resume_at: None, regular: 0, received: 0 }
+        Self {
+            exists,
+            ready: exists,
+            ask_in: 0,
+            interval: 1,
+            resume_at: None,
+            regular: 0,
+            received: 0,
+        }
     }
 
     /// The device is another.
@@ -57,11 +69,16 @@ impl UnsolicitedSchedule {
         }
         self.regular += regular;
         if self.ready || self.ask_in == 0 {
-            self.ask_in = ASK_EVERY;
             return true;
         }
         self.ask_in -= 1;
         false
+    }
+
+    /// It was asked, and had some frames or none.
+    pub(super) fn asked(&mut self, some: bool) {
+        self.interval = if some { 1 } else { (2 * self.interval).min(ASK_EVERY) };
+        self.ask_in = self.interval;
     }
 
     /// Is it too early for another batch?

@@ -26,20 +26,22 @@ impl<D: Device> Frames<D> {
 
     /// Receives a batch of unsolicited frames, or puts it off.
     pub(super) fn receive_unsolicited(&mut self) -> Result<(), DriverError> {
-        let mut left = BATCH;
+        let mut most = BATCH;
         if self.unsolicited.rests() || !self.rx_has_room(RING - BATCH)? {
             self.unsolicited.ready = true;
             if self.unsolicited.regular < REGULAR {
                 return Ok(());
             }
-            left = 1;
+            most = 1;
         }
+        let mut left = most;
         while left > 0 && self.rx_has_room(1)? {
             let Some(mut area) = self.empty_page()? else { break };
             let said = self.device.receive_unsolicited(area.bytes_mut());
             let Ok(Some(received)) = said else {
                 self.spare = Some(area);
                 self.unsolicited.ready = false;
+                self.unsolicited.asked(left < most);
                 return said.map(|_| ()).or_else(|error| {
                     self.counters.rx_device_errors += 1;
                     DriverError::check_lost(error)
