@@ -116,7 +116,7 @@ impl Schedule {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::wake_cost::{LEAST, MOST};
     use super::*;
