@@ -167,16 +167,16 @@ impl Supervisor {
                     let (_, fd) = Region::create("bench", len, Backing::Small)?;
                     let bell = shm::eventfd()?;
                     let fds = [fd.as_fd(), bell.as_fd()];
-                    self.ask(ServerRequest::AddClient { client: 0, params }, &fds)?;
+                    self.ask(ServerRequest::AddClient { client: 1, params }, &fds)?;
                     reply(
                         &mut client,
-                        &ClientReply::Welcome { client: 0, params, frames: 0 },
+                        &ClientReply::Welcome { client: 1, params, frames: 0 },
                         &fds,
                     )?;
                 }
                 ClientRequest::AttachThread => {
                     let (ours, theirs) = shm::doorbell()?;
-                    let add = ServerRequest::AddThread { client: 0, thread };
+                    let add = ServerRequest::AddThread { client: 1, thread };
                     self.ask(add, &[ours.as_fd()])?;
                     let reply_with = [theirs.as_fd()];
                     reply(&mut client, &ClientReply::Thread { thread }, &reply_with)?;

@@ -42,6 +42,8 @@ pub(crate) const PORT: u16 = 80;
 
 /// The key of a driver's device in its epoll set.
 const DEVICE: u64 = 2;
+/// The number of the client. 0 stands for shared sockets.
+const CLIENT: u16 = 1;
 
 /// The frames on their way through the device.
 #[derive(Default)]
@@ -227,7 +229,7 @@ impl World {
                 let (memory, region) = Region::create("client", layout.len, Backing::Small)?;
                 self.bell = Some(layout.thread_bell(&memory, 0)?);
                 let bell = shm::eventfd()?;
-                let add = ServerRequest::AddClient { client: 0, params };
+                let add = ServerRequest::AddClient { client: CLIENT, params };
                 self.ask_driver(add.clone(), &[region.as_fd()])?;
                 let fds = vec![region.try_clone()?, bell.try_clone()?];
                 done(&self.server.request(self.now, add, fds))?;
@@ -236,11 +238,11 @@ impl World {
                     fds.push(self.frames.try_clone()?);
                 }
                 let frames = u16::from(self.shared);
-                (ClientReply::Welcome { client: 0, params, frames }, fds)
+                (ClientReply::Welcome { client: CLIENT, params, frames }, fds)
             }
             ClientRequest::AttachThread => {
                 let (ours, theirs) = shm::doorbell()?;
-                let add = ServerRequest::AddThread { client: 0, thread: threads };
+                let add = ServerRequest::AddThread { client: CLIENT, thread: threads };
                 done(&self.server.request(self.now, add, vec![ours]))?;
                 (ClientReply::Thread { thread: threads }, vec![theirs])
             }
