@@ -24,7 +24,7 @@
 //! incoming datagrams: connections to programs, datagrams
 //! carry: bytes, both ways
 //! state: all that the tasks share
-//! refusal: the relay without a network namespace
+//! waiting: the relay before a program needs it
 //! introduction: programs with the library
 //! packet tun sweep: packets, the device, the kernel's lists
 //! line: how a filter reaches its relay
@@ -45,12 +45,12 @@ mod namespace;
 mod notification;
 mod outgoing;
 mod packet;
-mod refusal;
 mod relay;
 mod route;
 mod state;
 mod sweep;
 mod tun;
+mod waiting;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -67,6 +67,9 @@ use crate::state::Relay;
 use crate::sweep::Sweep;
 use crate::tun::Tun;
 
+/// The relay's name as a client.
+const NAME: &str = "tasuki-relay";
+
 /// Serves the programs behind a filter, as a client of the instance at `instance`. `calls` gives
 /// the filter's end when it is there; `None`: no program has started. `restrict` takes the process
 /// into its sandbox, when it has all that it needs from outside.
@@ -79,7 +82,6 @@ pub fn run(
     restrict: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<()> {
     let Some(mut introductions) = Introductions::begin(instance)? else { return Ok(()) };
-    let client = Client::connect(instance).map_err(io::Error::other)?;
     // Rights in the network namespace only, where the system lets us have them.
     let user = sandbox::begin_user();
     let made = Namespace::enter().map_err(|error| user.err().unwrap_or(error));
@@ -87,18 +89,23 @@ pub fn run(
     let (namespace, tun) = match made {
         Ok(made) => made,
         Err(why) => {
-            client.goodbye();
             restrict()?;
-            return refusal::serve(&calls, &mut introductions, &why);
+            return waiting::refuse(&calls, &mut introductions, &why);
         }
     };
+    let sweep = Sweep::new()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    restrict()?;
+    let Some(first) = waiting::first_socket(&calls, &mut introductions)? else { return Ok(()) };
+    let own = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
+    let client = Client::connect_over(introductions.introduce(own)?, NAME);
+    let client = client.map_err(io::Error::other)?;
     let _entered = runtime.enter();
     let relay = Rc::new(Relay {
         client: client.clone(),
         namespace: namespace.into(),
         tun: Tun::new(tun)?,
-        sweep: Sweep::new()?,
+        sweep,
         introductions: introductions.into(),
         connecting: Default::default(),
         listeners: Default::default(),
@@ -107,8 +114,7 @@ pub fn run(
         carried: Default::default(),
     });
     relay.refresh_addresses();
-    restrict()?;
-    let serve = tasuki_tokio::run(&client, relay::serve(relay, calls));
+    let serve = tasuki_tokio::run(&client, relay::serve(relay, calls, first));
     match LocalSet::new().block_on(&runtime, serve) {
         Ok(done) => done,
         // The instance has ended, and all of its sockets.

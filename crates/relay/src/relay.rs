@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::notification::NotificationSocket;
+use crate::notification::{Notification, NotificationSocket};
 use crate::packet::Sent;
 use crate::state::Relay;
 use crate::{calls, datagrams, incoming, outgoing, tun};
@@ -22,11 +22,16 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// How long the last bytes of programs that have ended may take.
 const LAST_BYTES: Duration = Duration::from_secs(60);
 
-/// Serves programs until the last one has ended, and their last bytes are delivered.
-pub(crate) async fn serve(relay: Rc<Relay>, calls: NotificationSocket) -> io::Result<()> {
+/// Serves programs until the last one has ended, and their last bytes are delivered. `first` is the
+/// call that waits.
+pub(crate) async fn serve(
+    relay: Rc<Relay>,
+    calls: NotificationSocket,
+    first: Notification,
+) -> io::Result<()> {
     let packets = tokio::task::spawn_local(read_packets(Rc::clone(&relay)));
     let ticks = tokio::task::spawn_local(tick(Rc::clone(&relay)));
-    let done = serve_calls(&relay, Rc::new(calls)).await;
+    let done = serve_calls(&relay, Rc::new(calls), first).await;
     ticks.abort();
     let until = tokio::time::Instant::now() + LAST_BYTES;
     let mut seen = None;
@@ -42,7 +47,12 @@ pub(crate) async fn serve(relay: Rc<Relay>, calls: NotificationSocket) -> io::Re
     done
 }
 
-async fn serve_calls(relay: &Rc<Relay>, calls: Rc<NotificationSocket>) -> io::Result<()> {
+async fn serve_calls(
+    relay: &Rc<Relay>,
+    calls: Rc<NotificationSocket>,
+    first: Notification,
+) -> io::Result<()> {
+    calls::handle(relay, &calls, first);
     let copy = calls.as_ref().try_clone()?;
     #[expect(deprecated, reason = "what replaces it is unsafe; an owned descriptor stays open")]
     let ready = AsyncFd::with_interest(copy, Interest::READABLE)?;

@@ -1,6 +1,6 @@
 //! A client of one instance: the thin top that makes sockets.
 
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,6 +31,15 @@ impl Client {
     /// [`ConnectError`]; its text names the remedy.
     pub fn connect(path: &Path) -> Result<Arc<Self>, ConnectError> {
         Ok(Arc::new(Self { membership: Membership::join(path)? }))
+    }
+
+    /// Becomes a client over a connection to an instance's control socket, under the name that
+    /// `tasuki ps` shows. Opens no file.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; its text names the remedy.
+    pub fn connect_over(connection: OwnedFd, name: &str) -> Result<Arc<Self>, ConnectError> {
+        Ok(Arc::new(Self { membership: Membership::join_over(connection, name)? }))
     }
 
     /// Becomes a client of the instance that [`crate::ENV`] names, or named when it was last

@@ -93,7 +93,7 @@ pub(super) struct Admission {
 
 /// Asks the instance whose control socket is `path` for admission.
 pub(super) fn ask_admission(path: &Path) -> Result<Admission, ConnectError> {
-    admission(open_channel(path)?)
+    admission(open_channel(path)?, program_name())
 }
 
 /// Asks for admission over a connection that this process's relay gives it. `None`: it has none.
@@ -108,14 +108,19 @@ pub(super) fn ask_introduction() -> Result<Option<Admission>, ConnectError> {
         protocol,
     );
     match socket {
-        Ok(socket) => admission(Channel::from_fd(move_high(socket))).map(Some),
+        Ok(socket) => ask_over(socket, program_name()).map(Some),
         Err(_) => Ok(None),
     }
 }
 
-/// Says hello.
-fn admission(mut channel: Channel) -> Result<Admission, ConnectError> {
-    let hello = ClientRequest::Hello { version: VERSION, program: program_name() };
+/// Asks for admission over a connection that is there already.
+pub(super) fn ask_over(connection: OwnedFd, name: String) -> Result<Admission, ConnectError> {
+    admission(Channel::from_fd(move_high(connection)), name)
+}
+
+/// Says hello, as this program.
+fn admission(mut channel: Channel, program: String) -> Result<Admission, ConnectError> {
+    let hello = ClientRequest::Hello { version: VERSION, program };
     let mut stack = None;
     let (mut reply, mut fds) = exchange(&mut channel, &hello, None)?;
     if reply == ClientReply::Host {

@@ -1,5 +1,6 @@
 //! The membership itself: the server, the pools, the thread slots.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
@@ -8,7 +9,7 @@ use abi::client::CLIENT;
 use abi::data::DataDescriptor;
 use shm::PoolMap;
 
-use super::control::{Admission, ask_admission, ask_introduction};
+use super::control::{Admission, ask_admission, ask_introduction, ask_over};
 use super::server::ServerHandle;
 use super::threads::{ThreadClaim, ThreadSlots};
 use crate::error::{ConnectError, RegionFault};
@@ -38,6 +39,11 @@ impl Membership {
     /// Joins the instance of the relay that this process has, if it has one.
     pub(crate) fn join_introduced() -> Result<Option<Arc<Self>>, ConnectError> {
         ask_introduction()?.map(Self::of).transpose()
+    }
+
+    /// Joins the instance at the other end of a connection.
+    pub(crate) fn join_over(connection: OwnedFd, name: &str) -> Result<Arc<Self>, ConnectError> {
+        Self::of(ask_over(connection, name.to_owned())?)
     }
 
     fn of(admission: Admission) -> Result<Arc<Self>, ConnectError> {
