@@ -214,6 +214,7 @@ impl Socket {
     }
 
     /// Is it closed, and for good?
+    #[inline]
     pub(crate) fn is_left(&self) -> bool {
         self.closed && (!self.moved || self.let_go)
     }

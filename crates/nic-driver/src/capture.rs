@@ -88,11 +88,13 @@ impl<D: Device> CaptureDevice<D> {
         Ok(())
     }
 
-    fn show_received(&mut self, received: Option<Received>, bytes: &[u8]) {
-        if let Some(Received { len, .. }) = received
-            && !self.readers.is_empty()
-        {
-            self.show(&[Part::local(bytes.get(..len).unwrap_or(bytes))], false);
+    #[inline]
+    fn show_received(&mut self, received: &io::Result<Option<Received>>, bytes: &[u8]) {
+        if self.readers.is_empty() {
+            return;
+        }
+        if let Ok(Some(Received { len, .. })) = received {
+            self.show(&[Part::local(bytes.get(..*len).unwrap_or(bytes))], false);
         }
     }
 
@@ -133,15 +135,15 @@ impl<D: Device> Device for CaptureDevice<D> {
     }
 
     fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
-        let received = self.inner.receive(into)?;
-        self.show_received(received, into);
-        Ok(received)
+        let received = self.inner.receive(into);
+        self.show_received(&received, into);
+        received
     }
 
     fn receive_unsolicited(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
-        let received = self.inner.receive_unsolicited(into)?;
-        self.show_received(received, into);
-        Ok(received)
+        let received = self.inner.receive_unsolicited(into);
+        self.show_received(&received, into);
+        received
     }
 
     fn unsolicited_fd(&self) -> Option<BorrowedFd<'_>> {

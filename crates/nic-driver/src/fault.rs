@@ -57,6 +57,7 @@ impl<D: Device> FaultDevice<D> {
     }
 
     /// Passes frames of one of the device's queues on, until one arrives.
+    #[cold]
     fn receive_by(
         &mut self,
         receive: impl Fn(&mut D, &mut [u8]) -> io::Result<Option<Received>>,

@@ -200,7 +200,7 @@ impl<D: Device> Frames<D> {
         }
         self.close()?;
         some?;
-        if self.unsolicited.is_due(self.received) {
+        if self.unsolicited.exists && self.unsolicited.is_due(self.received) {
             self.receive_unsolicited()?;
         }
         self.rx_per_step.add(self.received);

@@ -211,6 +211,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
 
     /// As [`acked`](Self::acked); `None` if no byte that was sent on the socket is needed any more:
     /// its connection is over, or the handle is stale.
+    #[inline]
     pub fn acked_if_needed(&self, handle: Handle) -> Option<u64> {
         self.sockets.acked_if_needed(handle)
     }

@@ -61,12 +61,10 @@ impl UnsolicitedSchedule {
         *self = Self { received: self.received, ..Self::new(exists) };
     }
 
-    /// A step has received so many frames of the regular queue: is it time for this queue?
+    /// A step has received so many frames of the regular queue: is it time for this queue, which
+    /// exists?
     #[inline]
     pub(super) fn is_due(&mut self, regular: usize) -> bool {
-        if !self.exists {
-            return false;
-        }
         self.regular += regular;
         if self.ready || self.ask_in == 0 {
             return true;

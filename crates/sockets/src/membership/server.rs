@@ -229,8 +229,13 @@ impl ServerHandle {
     #[inline]
     pub(crate) fn mark(&self, stage: TraceStage) {
         if self.traced.load(Ordering::Relaxed) != 0 {
-            lock(&self.trace).mark(stage);
+            self.mark_traced(stage);
         }
+    }
+
+    #[cold]
+    fn mark_traced(&self, stage: TraceStage) {
+        lock(&self.trace).mark(stage);
     }
 
     /// Counts that a thread sleeps.
