@@ -10,7 +10,7 @@ export TASUKI_BIN CARGO_TERM_COLOR=never
 
 # Tests that are not about one mode or one device. A test that lacks something there prints SKIP.
 everywhere="transfer parallel messages options urgent errors faults fastopen ipv6 multicast"
-in_fused="$everywhere crowd native offload"
+in_fused="$everywhere crowd native offload relay processes_share_sockets"
 in_library="$everywhere offload"
 over_packet="$everywhere crowd native hostile malformed death ping"
 over_xdp="$over_packet"

@@ -205,6 +205,19 @@ fn direct_calls_in_mode_library_are_refused() {
     let said = said.finish().code(1);
     assert!(said.stdout.contains("socket: ENETDOWN"), "{said}");
     let _ = Running::start(world.on_stack(Mode::Library, &["./raw", "calls"])).finish().code(121);
+    // Of an instance that others may use after it: bind(2) of a Unix socket is made.
+    world.up("net", Mode::Library, &[]);
+    let words = world.python(&[
+        "-c",
+        "import socket, subprocess\n\
+         socket.socket(socket.AF_UNIX).bind('unix')\n\
+         s = socket.socket(); s.bind(('0.0.0.0', 7000)); s.listen()\n\
+         print(subprocess.run(['./raw', 'ask', '127.0.0.1', '1'], capture_output=True).stdout)",
+    ]);
+    let said = Running::start(world.on_net("net", &words)).finish().success();
+    assert!(said.stdout.contains("socket: ENETDOWN"), "{said}");
+    assert!(said.stderr.contains("makes sockets without libc"), "{said}");
+    world.down("net");
     world.assert_nothing_left();
 }
 

@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)]
 
+use core::ffi::CStr;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, Ordering};
 use std::os::fd::{BorrowedFd, RawFd};
@@ -21,6 +22,9 @@ const UNKNOWN: u8 = 0;
 const KERNEL: u8 = 1;
 const TASUKI: u8 = 2;
 
+/// [`sockets::ENV`].
+const NAME: &CStr = c"TASUKI_SOCKET";
+
 static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
 static REPORTED: AtomicBool = AtomicBool::new(false);
 /// This process's client: null, or from `Arc::into_raw` and never given back.
@@ -32,12 +36,22 @@ static INTERNAL_FLOOR: AtomicI32 = AtomicI32::new(i32::MAX);
 pub(crate) fn is_wanted() -> bool {
     match MODE.load(Ordering::Relaxed) {
         UNKNOWN => {
-            let wanted = std::env::var_os(sockets::ENV).is_some_and(|path| !path.is_empty());
+            let wanted = is_named();
             MODE.store(if wanted { TASUKI } else { KERNEL }, Ordering::Relaxed);
             wanted
         }
         mode => mode == TASUKI,
     }
+}
+
+/// Does the environment name an instance? An allocator may ask, by a call of its own that passes
+/// through here while it begins. So this allocates nothing.
+fn is_named() -> bool {
+    // SAFETY: the name is a C string; the program's own changes of its environment race with this
+    // as with any getenv(3).
+    let value = unsafe { libc::getenv(NAME.as_ptr()) };
+    // SAFETY: a value of the environment is a C string.
+    !value.is_null() && unsafe { *value } != 0
 }
 
 /// This process's client, admitted now if it is not yet.
@@ -111,4 +125,12 @@ pub(crate) fn known() -> Option<&'static Client> {
     // SAFETY: the pointer is null or came from Arc::into_raw, and that reference is never given
     // back.
     unsafe { CLIENT.load(Ordering::Acquire).as_ref() }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_variable_is_that_of_the_runtime() {
+        assert_eq!(super::NAME.to_str(), Ok(sockets::ENV));
+    }
 }

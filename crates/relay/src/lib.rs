@@ -81,10 +81,16 @@ pub fn run(
     calls: impl FnOnce() -> Option<OwnedFd>,
     restrict: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<()> {
-    let Some(mut introductions) = Introductions::begin(instance)? else { return Ok(()) };
+    let mut introductions = Introductions::begin(instance)?;
     // Rights in the network namespace only, where the system lets us have them.
     let user = sandbox::begin_user();
-    let made = Namespace::enter().map_err(|error| user.err().unwrap_or(error));
+    let made = match introductions {
+        Some(_) => Namespace::enter().map_err(|error| {
+            let error = user.err().unwrap_or(error);
+            format!("this user cannot make a network namespace with a TUN device: {error}")
+        }),
+        None => Err("in mode library the stack is inside one program".to_owned()),
+    };
     let Some(calls) = calls().map(NotificationSocket::new) else { return Ok(()) };
     let (namespace, tun) = match made {
         Ok(made) => made,
@@ -97,6 +103,7 @@ pub fn run(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     restrict()?;
     let Some(first) = waiting::first_socket(&calls, &mut introductions)? else { return Ok(()) };
+    let Some(mut introductions) = introductions else { return Ok(()) };
     let own = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
     let client = Client::connect_over(introductions.introduce(own)?, NAME);
     let client = client.map_err(io::Error::other)?;

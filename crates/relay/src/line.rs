@@ -23,7 +23,7 @@ use crate::filter;
 /// all the same; a sentence on standard error says what that means.
 pub fn attach(command: &mut Command, line: OwnedFd, required: bool) {
     let begin = move || match filter::install() {
-        Ok(end) => send(&line, end.as_fd()),
+        Ok(end) => send(&line, end.as_fd()).inspect_err(|_| say(GONE, "\n")),
         Err(error) if required => Err(error),
         Err(error) => {
             report(&error);
@@ -47,6 +47,9 @@ pub fn refuse(command: &mut Command) {
     unsafe { command.pre_exec(begin) };
 }
 
+/// Its own message, on the same standard error, says why.
+const GONE: &str = "tasuki: the relay has ended, so the program does not start";
+
 /// Two sentences; the errors that have words of their own are the usual ones.
 fn report(error: &io::Error) {
     let why = match error.raw_os_error() {
@@ -58,6 +61,11 @@ fn report(error: &io::Error) {
     };
     let so =
         ": programs that make system calls without libc use that one's network, or the host's\n";
+    say(why, so);
+}
+
+/// With one system call, and no buffer.
+fn say(why: &str, so: &str) {
     let parts = [IoSlice::new(why.as_bytes()), IoSlice::new(so.as_bytes())];
     // SAFETY: standard error is used for this one write only; if it is closed, the write fails.
     let stderr = unsafe { BorrowedFd::borrow_raw(libc::STDERR_FILENO) };

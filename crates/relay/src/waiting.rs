@@ -18,7 +18,7 @@ use crate::notification::{Notification, NotificationSocket};
 /// The system's.
 pub(crate) fn first_socket(
     calls: &NotificationSocket,
-    introductions: &mut Introductions,
+    introductions: &mut Option<Introductions>,
 ) -> io::Result<Option<Notification>> {
     loop {
         let mut fds = [PollFd::new(calls, PollFlags::IN)];
@@ -30,32 +30,32 @@ pub(crate) fn first_socket(
         if call.call != libc::SYS_socket {
             calls.let_through(&call);
         } else if is_asked_for(&call) {
-            answer(introductions, calls, &call);
+            match introductions {
+                Some(introductions) => answer(introductions, calls, &call),
+                // As without a relay: the library then looks for the instance's socket.
+                None => calls.answer(&call, Err(Errno::INVAL)),
+            }
         } else {
             return Ok(Some(call));
         }
     }
 }
 
-/// Introduces programs until the last one has ended, and refuses the sockets of others: this user
-/// may not have a network namespace with a TUN device. The first refusal is explained on standard
-/// error.
+/// Introduces programs until the last one has ended, and refuses the sockets of others: they cannot
+/// be relayed, and `why`. The first refusal is explained on standard error.
 ///
 /// # Errors
 /// The system's.
 pub(crate) fn refuse(
     calls: &NotificationSocket,
-    introductions: &mut Introductions,
-    why: &io::Error,
+    introductions: &mut Option<Introductions>,
+    why: &str,
 ) -> io::Result<()> {
     let mut said = false;
     while let Some(call) = first_socket(calls, introductions)? {
         calls.answer(&call, Err(Errno::NETDOWN));
         if !said {
-            tracing::warn!(
-                "a program makes sockets without libc, and has no network: there is no relay for \
-                 it, since this user cannot make a TUN device ({why})"
-            );
+            tracing::warn!("a program makes sockets without libc, and has no network: {why}");
         }
         said = true;
     }

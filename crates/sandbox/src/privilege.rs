@@ -19,7 +19,7 @@ pub(crate) fn become_user(uid: u32) -> Result<(), Errno> {
 
 /// No program that this process executes gets a capability, whatever its user or file.
 ///
-/// Capabilities stay when the user changes, until [`drop_all`]: what comes between needs them.
+/// Capabilities stay when the user changes, until [`drop_but`]: what comes between needs them.
 pub(crate) fn lock_secure_bits() -> Result<(), Errno> {
     use CapabilitiesSecureBits as Bits;
     set_capabilities_secure_bits(

@@ -472,7 +472,7 @@ mod tests {
         let options: Vec<&str> = run
             .get_arguments()
             .filter_map(clap::Arg::get_long)
-            .filter(|name| *name != "net" && *name != "help")
+            .filter(|name| !["net", "help", "intercept"].contains(name))
             .collect();
         assert_eq!(options, INSTANCE_OPTIONS);
     }

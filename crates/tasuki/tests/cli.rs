@@ -111,11 +111,11 @@ fn static_programs_are_121() {
     let count = if elf[4] == 2 { 56 } else { 44 };
     elf[count..count + 2].fill(0);
     let program = file(directory.path(), "static", &elf, 0o755);
-    let (code, text) = refusal(&["run", "--", &program]);
+    let (code, text) = refusal(&["run", "--intercept", "preload", "--", &program]);
     assert_eq!(code, 121);
     assert!(text.contains("static program"), "{text}");
     let script = file(directory.path(), "script", format!("#!{program}\n").as_bytes(), 0o755);
-    assert_eq!(refusal(&["run", "--", &script]).0, 121);
+    assert_eq!(refusal(&["run", "--intercept", "preload", "--", &script]).0, 121);
 }
 
 #[test]
