@@ -39,9 +39,9 @@ fn beside(kind: &str, mode: Mode, with: &[&str]) {
     let _ = taker.line(&format!("took {DATAGRAMS}"));
     let _ = taker.finish().success();
     assert!(world.counter(NET, "nic.rx-unsolicited") > 0);
-    let ping = ["ping", "-c", "5", "-i", "0.05", "-W", "10", STACK];
+    let ping = ["ping", "-c", "5", "-i", "0.05", "-w", "20", STACK];
     let said = world.run(&ping).success();
-    assert!(said.stdout.contains("5 received, 0% packet loss"), "{said}");
+    assert!(said.stdout.contains(" 5 received"), "{said}");
     world.down(NET);
     world.assert_nothing_left();
 }

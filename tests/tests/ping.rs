@@ -6,12 +6,10 @@ fn ping(mode: Mode) {
     let Some(world) = World::with_kernel() else { return };
     world.up("ping", mode, &[]);
     for size in ["0", "56", "500", "1472"] {
-        let said = world.run(&["ping", "-c", "5", "-i", "0.05", "-W", "10", "-s", size, STACK]);
+        // Without -w it waits for the last answer for two round trips only.
+        let said = world.run(&["ping", "-c", "5", "-i", "0.05", "-w", "20", "-s", size, STACK]);
         let said = said.success();
-        assert!(
-            said.stdout.contains("5 packets transmitted, 5 received, 0% packet loss"),
-            "{said}"
-        );
+        assert!(said.stdout.contains(" 5 received"), "{said}");
         assert!(!said.stdout.contains("wrong data byte"), "{said}");
     }
     world.down("ping");
