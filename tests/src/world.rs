@@ -336,8 +336,13 @@ impl World {
     /// Starts a program of the other host: the kernel's, or over a wire the other instance's.
     #[must_use]
     pub fn spawn<S: AsRef<str>>(&self, words: &[S]) -> Running {
-        let other = self.nic == Nic::Wire;
-        Running::start(if other { self.on_net(FAR, words) } else { self.command(words) })
+        if self.nic != Nic::Wire {
+            return Running::start(self.command(words));
+        }
+        // Without the filter: the program may be `tasuki up`, whose sockets configure the host.
+        let mut command = self.tasuki(&["run", "--net", FAR, "--intercept", "preload", "--"]);
+        command.args(words.iter().map(AsRef::as_ref));
+        Running::start(command)
     }
 
     /// Runs a program of the other host to its end.
