@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use crate::introduction::is_asked_for;
 use crate::notification::{Notification, NotificationSocket};
 use crate::state::Relay;
+use crate::system::errno;
 use crate::{datagrams, incoming, introduction, kernel};
 
 /// After these pauses a call that was let through is looked for in the kernel's lists.
@@ -130,8 +131,4 @@ async fn find_datagram_sockets(relay: &Rc<Relay>) -> io::Result<bool> {
         }
     }
     Ok(found)
-}
-
-fn errno(error: &io::Error) -> Errno {
-    error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
 }

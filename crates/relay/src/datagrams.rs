@@ -5,15 +5,16 @@
 //! one receives goes back as a packet with the sender's address.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 
-use rustix::io::Errno;
 use tasuki_tokio::UdpSocket;
 use tokio::sync::mpsc;
 
+use crate::address::{canonical, unspecified};
 use crate::packet;
 use crate::state::{Carrier, Port, QUEUE, QueuedDatagram, Relay};
+use crate::system::errno;
 use crate::tun::Frame;
 
 /// Sockets of the instance that carry datagrams at a time.
@@ -28,7 +29,7 @@ pub(crate) fn send(
     payload: &[u8],
     frame: Frame<'_>,
 ) {
-    let own = to.ip().is_loopback() || relay.namespace.borrow().has(to.ip());
+    let own = relay.namespace.borrow().is_own(to.ip());
     if own && relay.carriers.borrow().contains_key(&(to.is_ipv6(), to.port())) {
         // From one program of this relay to another: the kernel hands it over.
         return relay.tun.bounce(frame.bytes());
@@ -38,8 +39,7 @@ pub(crate) fn send(
         open(relay, port, Some(from));
     }
     if let Some(carrier) = relay.carriers.borrow().get(&port) {
-        let quote = frame.packet();
-        let packet = quote.get(..quote.len().min(512)).unwrap_or_default().to_vec();
+        let packet = packet::quote(frame.packet()).to_vec();
         let _ =
             carrier.queue.try_send(QueuedDatagram { from, to, payload: payload.to_vec(), packet });
     }
@@ -78,7 +78,7 @@ async fn carry(
     end: Option<SocketAddr>,
     mut outgoing: mpsc::Receiver<QueuedDatagram>,
 ) {
-    let any: IpAddr = if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    let any = unspecified(v6);
     let socket = match UdpSocket::bind((any, port).into()).await {
         Ok(socket) => socket,
         Err(_) => match UdpSocket::bind((any, 0).into()).await {
@@ -102,7 +102,7 @@ async fn carry(
             }
             received = socket.recv_from(&mut buffer) => {
                 let Ok((len, peer)) = received else { continue };
-                let peer = SocketAddr::from((peer.ip().to_canonical(), peer.port()));
+                let peer = canonical(peer);
                 let to = end.filter(|end| end.is_ipv6() == peer.is_ipv6());
                 let to = to.or_else(|| {
                     if peer.ip().is_loopback() {
@@ -120,8 +120,8 @@ async fn carry(
 
 /// The program's socket learns of it by an ICMP error.
 fn report(relay: &Relay, error: &io::Error, one: &QueuedDatagram) {
-    let errno = error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
-    if let Some(message) = packet::unreachable(errno, &one.packet, one.to) {
+    let ends = (one.from, one.to);
+    if let Some(message) = packet::unreachable(errno(error), &one.packet, ends) {
         relay.tun.write(&message);
     }
 }

@@ -152,7 +152,7 @@ fn set(program: &'static [sock_filter], flags: libc::c_ulong) -> io::Result<libc
         rustix::thread::set_no_new_privs(true)?;
         done = set();
     }
-    crate::namespace::check(libc::c_int::try_from(done).unwrap_or(-1))
+    crate::system::check(libc::c_int::try_from(done).unwrap_or(-1))
 }
 
 #[cfg(test)]

@@ -6,13 +6,14 @@
 
 use std::cell::Cell;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use tasuki_tokio::{TcpListener, TcpStream as TasukiStream};
 use tokio::time::timeout;
 
+use crate::address::{canonical, unspecified};
 use crate::carry::carry;
 use crate::kernel;
 use crate::state::Relay;
@@ -41,10 +42,8 @@ pub(crate) async fn listen(relay: &Rc<Relay>, local: SocketAddr) -> io::Result<(
 /// Does a program of this relay listen at this address?
 pub(crate) fn is_listening(relay: &Relay, at: SocketAddr) -> bool {
     let listeners = relay.listeners.borrow();
-    let any =
-        if at.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-    let own = at.ip().is_loopback() || relay.namespace.borrow().has(at.ip());
-    let any = SocketAddr::new(any, at.port());
+    let own = relay.namespace.borrow().is_own(at.ip());
+    let any = SocketAddr::new(unspecified(at.is_ipv6()), at.port());
     listeners.contains_key(&at) || (own && listeners.contains_key(&any))
 }
 
@@ -96,9 +95,4 @@ async fn give(relay: &Rc<Relay>, stream: TasukiStream, peer: SocketAddr) {
             let _ = sweep(relay);
         }
     }
-}
-
-/// Without IPv4 addresses in the form of IPv6 ones.
-fn canonical(address: SocketAddr) -> SocketAddr {
-    (address.ip().to_canonical(), address.port()).into()
 }

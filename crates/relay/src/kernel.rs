@@ -9,7 +9,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use crate::namespace::{MARK, check};
+use crate::namespace::MARK;
+use crate::system::check;
 
 /// Connections of one destination that may wait to be accepted by the relay.
 const BACKLOG: u32 = 1024;

@@ -31,8 +31,10 @@
 //! notification filter kernel: the filter and its notifications; kernel sockets
 //! namespace: the network namespace
 //! route: rtnetlink
+//! address system: addresses, results of system calls
 //! ```
 
+mod address;
 mod calls;
 mod carry;
 mod datagrams;
@@ -49,6 +51,7 @@ mod relay;
 mod route;
 mod state;
 mod sweep;
+mod system;
 mod tun;
 mod waiting;
 

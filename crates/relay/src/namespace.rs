@@ -26,6 +26,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::thread::UnshareFlags;
 
 use crate::route::{Route, RouteSocket, Rule, TABLE_LOCAL, everywhere};
+use crate::system::check;
 
 /// The mark (SO_MARK) of the relay's own sockets.
 pub(crate) const MARK: u32 = 1;
@@ -58,8 +59,8 @@ impl Namespace {
         let tun = open_device()?;
         configure_kernel()?;
         let routes = RouteSocket::new()?;
-        // The kernel numbers a namespace's devices from 1, and /sys may be another namespace's.
-        let device = device_index(&tun)?;
+        // By a call, as /sys may be another namespace's.
+        let device = device_index()?;
         routes.set_up(LOOPBACK, None)?;
         routes.set_up(device, Some(MTU))?;
         let namespace = Self { routes, device, addresses: Vec::new() };
@@ -125,9 +126,9 @@ impl Namespace {
         Ok(())
     }
 
-    /// Is it one of the instance's addresses?
-    pub(crate) fn has(&self, address: IpAddr) -> bool {
-        self.addresses.contains(&address)
+    /// Does the address lead back to this instance?
+    pub(crate) fn is_own(&self, address: IpAddr) -> bool {
+        address.is_loopback() || self.addresses.contains(&address)
     }
 
     /// The first address of a family.
@@ -169,7 +170,7 @@ fn open_device() -> io::Result<OwnedFd> {
     Ok(tun)
 }
 
-fn device_index(_tun: &OwnedFd) -> io::Result<u32> {
+fn device_index() -> io::Result<u32> {
     // SAFETY: no pointers.
     let socket = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0) })?;
     // SAFETY: just made, and nobody else's.
@@ -190,8 +191,4 @@ fn request() -> libc::ifreq {
         *to = from.cast_signed();
     }
     request
-}
-
-pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

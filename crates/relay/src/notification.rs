@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use libc::{seccomp_notif, seccomp_notif_addfd, seccomp_notif_resp};
 use rustix::io::Errno;
 
-use crate::namespace::check;
+use crate::system::{check, errno};
 
 /// The end at which calls are notified.
 pub(crate) struct NotificationSocket(OwnedFd);
@@ -86,8 +86,7 @@ impl NotificationSocket {
             libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw const add)
         });
         if let Err(error) = done {
-            let errno = error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
-            self.answer(call, Err(errno));
+            self.answer(call, Err(errno(&error)));
         }
     }
 

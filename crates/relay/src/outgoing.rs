@@ -11,7 +11,7 @@
 //! ```
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -21,9 +21,11 @@ use tokio::net::TcpStream as KernelStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::address::unspecified;
 use crate::carry::{carry, reset};
 use crate::packet::{self, Syn};
 use crate::state::{Door, Relay};
+use crate::system::errno;
 use crate::{incoming, kernel, tun};
 
 /// Connections that may be under way at a time.
@@ -66,32 +68,24 @@ async fn connect(relay: &Rc<Relay>, syn: Syn, frame: &[u8]) {
 
 /// Connects through the instance, from the program's own port if nobody else has it.
 async fn connect_outside(syn: Syn) -> io::Result<TasukiStream> {
-    let any: IpAddr = match syn.to.ip() {
-        IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let local = SocketAddr::from((any, syn.from.port()));
+    let local = SocketAddr::new(unspecified(syn.to.is_ipv6()), syn.from.port());
     match TasukiStream::connect_from(local, syn.to).await {
-        Err(error) if is(&error, Errno::ADDRINUSE) || is(&error, Errno::ACCESS) => {
+        Err(error) if matches!(errno(&error), Errno::ADDRINUSE | Errno::ACCESS) => {
             TasukiStream::connect(syn.to).await
         }
         other => other,
     }
 }
 
-fn is(error: &io::Error, errno: Errno) -> bool {
-    error.raw_os_error() == Some(errno.raw_os_error())
-}
-
 /// The program's connect(2) fails. After a timeout the kernel's own SYN will have timed out too.
 fn refuse(relay: &Relay, syn: &Syn, frame: &[u8], error: &io::Error) {
-    let errno = error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error);
+    let errno = errno(error);
     if errno == Errno::TIMEDOUT {
         return;
     }
     let refusal = match errno {
         Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ACCESS | Errno::PERM => {
-            packet::unreachable(errno, tun::Frame::of(frame).packet(), syn.to)
+            packet::unreachable(errno, tun::Frame::of(frame).packet(), (syn.from, syn.to))
         }
         _ => None,
     };

@@ -77,17 +77,20 @@ pub(crate) fn reset(syn: &Syn) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// An ICMP error about `packet`, which the kernel turns into this error of the socket. `None` for
-/// an error that no message says.
-pub(crate) fn unreachable(errno: Errno, packet: &[u8], to: SocketAddr) -> Option<Vec<u8>> {
-    let from = SlicedPacket::from_ip(packet).ok()?;
-    let from: IpAddr = match from.net? {
-        NetSlice::Ipv4(ip) => ip.header().source_addr().into(),
-        NetSlice::Ipv6(ip) => ip.header().source_addr().into(),
-        NetSlice::Arp(_) => return None,
-    };
-    let step = header(to.ip(), from)?;
-    let quote = packet.get(..packet.len().min(QUOTE))?;
+/// The begin of a packet, as much as an ICMP error quotes.
+pub(crate) fn quote(packet: &[u8]) -> &[u8] {
+    packet.get(..QUOTE).unwrap_or(packet)
+}
+
+/// An ICMP error about a packet between these ends, which the kernel turns into this error of the
+/// socket. `None` for an error that no message says.
+pub(crate) fn unreachable(
+    errno: Errno,
+    packet: &[u8],
+    (from, to): (SocketAddr, SocketAddr),
+) -> Option<Vec<u8>> {
+    let step = header(to.ip(), from.ip())?;
+    let quote = quote(packet);
     let mut bytes = Vec::new();
     if to.is_ipv4() {
         let why = match errno {

@@ -1,7 +1,7 @@
 //! Addresses, routes and rules of the relay's own network namespace, by rtnetlink(7).
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
@@ -16,6 +16,8 @@ use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
+
+use crate::address::unspecified;
 
 /// The kernel's table of its own addresses.
 pub(crate) const TABLE_LOCAL: u32 = 255;
@@ -152,9 +154,7 @@ impl Rule<'_> {
 
 /// All addresses of a family, as a destination.
 pub(crate) fn everywhere(v6: bool) -> (IpAddr, u8) {
-    let address =
-        if v6 { IpAddr::from(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
-    (address, 0)
+    (unspecified(v6), 0)
 }
 
 fn family(address: IpAddr) -> AddressFamily {
