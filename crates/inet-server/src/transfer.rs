@@ -22,6 +22,7 @@ use crate::nic::frame::{self, FramePiece};
 use crate::rx::sharing::FrameQuota;
 use crate::socket::Socket;
 use crate::tx::QueuedSend;
+use crate::tx::chunk::ClientChunk;
 
 mod datagrams;
 
@@ -262,33 +263,44 @@ fn copy(socket: &mut Socket, mut piece: FramePiece) -> usize {
 /// learns it from the flags of a stream, or from the error word of a datagram socket.
 pub(crate) fn submit(engine: &mut Engine, socket: &mut Socket, taken: QueuedSend) {
     let QueuedSend { descriptor, ancillary, chunk } = taken;
-    let (now, handle, len) = (engine.now, socket.handle, descriptor.len);
+    let len = descriptor.len;
     if socket.is_dead() {
         engine.counters.sends_dropped += 1;
         socket.tx.abandon();
         return;
     }
-    if !socket.is_stream() {
-        return datagrams::submit(engine, socket, (&descriptor, &ancillary), chunk);
-    }
-    if len == 0 {
+    let accepted = if !socket.is_stream() {
+        datagrams::submit(engine, socket, (&descriptor, &ancillary), chunk)
+    } else if len == 0 {
         return;
-    }
-    engine.nics.trace.mark(TraceStage::Tcp);
-    let has = |flag| descriptor.flags.has(flag);
-    let options = SendOptions {
-        more: has(DataFlags::MORE),
-        eor: has(DataFlags::RECORD),
-        ..SendOptions::default()
+    } else {
+        submit_to_stream(engine, socket, descriptor.flags, chunk)
     };
-    if engine.stack.send_with(now, handle, chunk, &options).is_ok() {
+    if accepted {
         engine.counters.payload_tx += u64::from(len);
         socket.tx.accepted(len);
-        if has(DataFlags::URGENT) {
-            engine.stack.mark_urgent(now, handle);
-        }
     } else {
         engine.counters.sends_dropped += 1;
-        socket.tx.refuse(len, engine.stack.acked(handle));
+        socket.tx.refuse(len, engine.stack.acked(socket.handle));
     }
+}
+
+/// False if the core refuses the bytes.
+fn submit_to_stream(
+    engine: &mut Engine,
+    socket: &Socket,
+    flags: DataFlags,
+    chunk: ClientChunk,
+) -> bool {
+    engine.nics.trace.mark(TraceStage::Tcp);
+    let options = SendOptions {
+        more: flags.has(DataFlags::MORE),
+        eor: flags.has(DataFlags::RECORD),
+        ..SendOptions::default()
+    };
+    let accepted = engine.stack.send_with(engine.now, socket.handle, chunk, &options).is_ok();
+    if accepted && flags.has(DataFlags::URGENT) {
+        engine.stack.mark_urgent(engine.now, socket.handle);
+    }
+    accepted
 }

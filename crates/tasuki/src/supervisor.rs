@@ -54,7 +54,7 @@ use self::awaited::AwaitedReplies;
 use self::child::Program;
 pub(crate) use self::child::cannot_execute;
 use self::clients::Clients;
-use self::connections::{Busy, Connection, ConnectionId, Connections, Watch};
+use self::connections::{Accepts, Busy, Connection, ConnectionId, Connections, Watch};
 use self::faults::{FaultBudgets, Origin};
 pub(crate) use self::instance::Instance;
 use self::reply_context::ReplyContext;
@@ -289,18 +289,12 @@ impl Supervisor {
         let openers = self.instance.openers();
         watched.extend(openers.map(|(number, fd)| read(EventSource::Wire(number), fd)));
         watched.push((EventSource::Interfaces, PollFd::new(&self.instance.watch, PollFlags::IN)));
-        let begun = !matches!(self.phase, Phase::Starting { .. });
-        for audience in [Audience::Programs, Audience::Operators] {
-            if begun && self.connections.accepts(audience) {
-                let listener = self.instance.sockets.of(audience).listener();
-                let listener = PollFd::new(listener, PollFlags::IN);
-                watched.push((EventSource::Listener(audience), listener));
-            }
-        }
+        let now = Instant::now();
+        let accept_in = self.watch_listeners(now, &mut watched);
         let (sources, mut fds): (Vec<EventSource>, Vec<PollFd<'_>>) = watched.into_iter().unzip();
         let until = self.until().into_iter().chain(self.awaited.until()).chain(self.hello_at).min();
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let left = left.into_iter().chain(self.connections.retry_in()).min();
+        let left = until.map(|until| until.saturating_duration_since(now));
+        let left = left.into_iter().chain(accept_in).min();
         let refused = self.servers.refused().next().is_some();
         let idle = self.again.is_empty() && self.more_messages.is_empty() && !refused;
         let left = if idle { left } else { Some(Duration::ZERO) };
@@ -315,6 +309,30 @@ impl Supervisor {
         }
         let ready = sources.into_iter().zip(fds).filter(|(_, fd)| !fd.revents().is_empty());
         Ok(ready.map(|(source, _)| source).collect())
+    }
+
+    /// Adds the sockets where connections are accepted now. Returns when to look again at others.
+    fn watch_listeners<'a>(
+        &'a self,
+        now: Instant,
+        watched: &mut Vec<(EventSource, PollFd<'a>)>,
+    ) -> Option<Duration> {
+        if matches!(self.phase, Phase::Starting { .. }) {
+            return None;
+        }
+        let mut again = None;
+        for audience in [Audience::Programs, Audience::Operators] {
+            match self.connections.accepts(audience, now) {
+                Accepts::Now => {
+                    let listener = self.instance.sockets.of(audience).listener();
+                    let listener = PollFd::new(listener, PollFlags::IN);
+                    watched.push((EventSource::Listener(audience), listener));
+                }
+                Accepts::In(pause) => again = again.into_iter().chain([pause]).min(),
+                Accepts::AfterAnEnd => {}
+            }
+        }
+        again
     }
 
     fn handle(&mut self, source: EventSource) -> Result<(), Failure> {

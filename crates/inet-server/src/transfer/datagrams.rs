@@ -17,17 +17,15 @@ use crate::tx::chunk::ClientChunk;
 /// Most bytes of datagrams joined to one (UDP_GRO): the payload of the longest IPv4 packet.
 const MOST_JOINED: usize = 65_507;
 
-/// Gives the core one descriptor's bytes: a datagram, or a part of one.
+/// Gives the core one descriptor's bytes: a datagram, or a part of one. False if it refuses them.
 pub(crate) fn submit(
     engine: &mut Engine,
     socket: &mut Socket,
     (descriptor, ancillary): (&DataDescriptor, &SendAncillary),
     chunk: ClientChunk,
-) {
-    let (handle, len) = (socket.handle, descriptor.len);
+) -> bool {
     if socket.write_shut {
-        engine.counters.sends_dropped += 1;
-        return socket.tx.refuse(len, engine.stack.acked(handle));
+        return false;
     }
     let done = match interface(engine, ancillary.interface) {
         // As Linux.
@@ -43,7 +41,7 @@ pub(crate) fn submit(
                 more: descriptor.flags.has(DataFlags::MORE),
                 ..SendOptions::default()
             };
-            let sent = engine.stack.send_with(engine.now, handle, chunk, &options);
+            let sent = engine.stack.send_with(engine.now, socket.handle, chunk, &options);
             sent.map_err(|refused| match refused.error {
                 // As Linux, if the source is the datagram's and not the socket's.
                 Error::AddrNotAvailable => match ancillary.source {
@@ -55,20 +53,13 @@ pub(crate) fn submit(
             })
         }
     };
-    match done {
-        Ok(()) => {
-            engine.counters.payload_tx += u64::from(len);
-            socket.tx.accepted(len);
-        }
-        Err(errno) => {
-            engine.counters.sends_dropped += 1;
-            socket.tx.refuse(len, engine.stack.acked(handle));
-            // A full queue drops a datagram as a full interface would: without an error.
-            if errno != Errno::NOBUFS {
-                (socket.error, socket.refusal) = (Some(errno), Some(errno));
-            }
-        }
+    // A full queue drops a datagram as a full interface would: without an error.
+    if let Err(errno) = done
+        && errno != Errno::NOBUFS
+    {
+        (socket.error, socket.refusal) = (Some(errno), Some(errno));
     }
+    done.is_ok()
 }
 
 /// The interface with an index; `Some(None)` for 0, `None` if there is no such interface.

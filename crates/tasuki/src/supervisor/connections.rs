@@ -188,6 +188,16 @@ pub(super) enum Watch {
     Death,
 }
 
+/// When new connections are accepted at a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Accepts {
+    Now,
+    /// Their user has to wait, or others are still being closed: look again then.
+    In(Duration),
+    /// There is no descriptor left until a connection ends.
+    AfterAnEnd,
+}
+
 /// All connections of an instance.
 pub(super) struct Connections {
     all: BTreeMap<ConnectionId, Connection>,
@@ -255,10 +265,18 @@ impl Connections {
         }
     }
 
-    /// May more connections be accepted at this socket?
-    pub(super) fn accepts(&self, audience: Audience) -> bool {
-        let paused = self.pace.pause(audience, Instant::now()).is_some();
-        !self.full && !paused && !shm::closer::is_behind()
+    /// When may more connections be accepted at this socket? One answer says both whether to watch
+    /// the socket and how long to wait without it. Two looks at the clock could differ, and then
+    /// nothing would end the wait.
+    pub(super) fn accepts(&self, audience: Audience, now: Instant) -> Accepts {
+        if self.full {
+            return Accepts::AfterAnEnd;
+        }
+        let again = shm::closer::is_behind().then_some(ACCEPT_AGAIN);
+        match self.pace.pause(audience, now).max(again) {
+            None => Accepts::Now,
+            Some(pause) => Accepts::In(pause),
+        }
     }
 
     /// Accepts a bounded number of waiting connections that are allowed.
@@ -271,7 +289,7 @@ impl Connections {
         audience: Audience,
     ) -> Result<(), Failure> {
         for _ in 0..ACCEPTS_PER_ITERATION {
-            if !self.accepts(audience) {
+            if self.accepts(audience, Instant::now()) != Accepts::Now {
                 break;
             }
             let flags = rustix::net::SocketFlags::CLOEXEC;
@@ -386,14 +404,6 @@ impl Connections {
         self.remove(id);
     }
 
-    /// When to look again at new connections that wait, for their pace or for others to be closed.
-    pub(super) fn retry_in(&self) -> Option<Duration> {
-        let now = Instant::now();
-        let pause = |audience| self.pace.pause(audience, now);
-        let pauses = [Audience::Programs, Audience::Operators].into_iter().filter_map(pause);
-        pauses.chain(shm::closer::is_behind().then_some(ACCEPT_AGAIN)).min()
-    }
-
     /// All that is to be polled, with the connection that it belongs to.
     pub(super) fn watched(&self) -> impl Iterator<Item = (ConnectionId, Watch, PollFd<'_>)> {
         self.all.iter().flat_map(|(id, connection)| {
@@ -415,4 +425,28 @@ impl Connections {
 /// Is this the user of the instance?
 pub(super) fn is_own(user: Uid) -> bool {
     user == rustix::process::geteuid()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At every moment a socket is watched, or a time to look again is known.
+    #[test]
+    fn a_slow_user_s_connections_are_accepted_in_time() {
+        let (mut connections, now) = (Connections::new(false), Instant::now());
+        assert_eq!(connections.accepts(Audience::Programs, now), Accepts::Now);
+        while !connections.pace.useless(7, now) {}
+        connections.pace.accepted(Audience::Programs, 7, now);
+        let Accepts::In(pause) = connections.accepts(Audience::Programs, now) else {
+            panic!("a user of useless connections is not slow");
+        };
+        assert_eq!(connections.accepts(Audience::Operators, now), Accepts::Now);
+        let just_before = now + pause - Duration::from_nanos(1);
+        let last = Accepts::In(Duration::from_nanos(1));
+        assert_eq!(connections.accepts(Audience::Programs, just_before), last);
+        assert_eq!(connections.accepts(Audience::Programs, now + pause), Accepts::Now);
+        connections.full = true;
+        assert_eq!(connections.accepts(Audience::Programs, now), Accepts::AfterAnEnd);
+    }
 }
