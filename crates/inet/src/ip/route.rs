@@ -169,7 +169,6 @@ impl Routes {
         if let Some((source, interface)) = local_source(ip, via, interfaces) {
             return Ok(Path { interface, source, mtu: LOOPBACK_MTU, hop: Hop::Local });
         }
-        let everywhere = is_limited_broadcast(ip) || ip.is_multicast();
         // A broadcast packet goes to the link of the default route, or else to the first link.
         let is_up =
             |id: InterfaceId| interfaces.get(usize::from(id.0)).is_some_and(|one| one.is_up());
@@ -179,7 +178,7 @@ impl Routes {
         });
         let id = match route {
             Some(route) => route.interface,
-            None if everywhere => via.unwrap_or(InterfaceId(0)),
+            None if is_limited_broadcast(ip) || ip.is_multicast() => via.unwrap_or(InterfaceId(0)),
             None => return Err(Error::NetUnreachable),
         };
         let interface = interfaces.get(usize::from(id.0)).filter(|interface| interface.is_up());
