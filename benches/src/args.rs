@@ -86,6 +86,9 @@ pub(crate) struct CompareArgs {
     /// among them. Default: those of the kernel and of Tasuki.
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) only: Vec<setup::Setup>,
+    /// Measure only these roles of a set-up's end.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "client,server")]
+    pub(crate) role: Vec<setup::Role>,
     #[command(flatten)]
     pub(crate) congestion: Congestion,
     /// All samples as JSON instead of tables.

@@ -13,9 +13,10 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::args::CompareArgs;
 use crate::hosts::{Host, Programs};
+use crate::machine::Watch;
 use crate::processor_time::{self, KernelThreads};
 use crate::row::Row;
-use crate::setup::{Build, Setup};
+use crate::setup::{Build, Role, Setup};
 use crate::{paired, report};
 
 struct Plan {
@@ -58,8 +59,11 @@ const LOOK: Duration = Duration::from_millis(5);
 
 impl Plan {
     /// The sizes for this set-up. `None`: this measurement does not run there. The native API is
-    /// for bytes in bulk only.
-    fn sizes(&self, setup: Setup) -> Option<&'static str> {
+    /// for bytes in bulk only. Processor time is that of a client's command.
+    fn sizes(&self, setup: Setup, role: Role) -> Option<&'static str> {
+        if self.with_cpu && role == Role::Server {
+            return None;
+        }
         let native = setup.tasuki().is_some_and(|tasuki| tasuki.native);
         match (native, self.test, self.with_cpu) {
             (true, "send" | "receive", false) => Some(SWEEP),
@@ -73,20 +77,25 @@ impl Plan {
 pub(crate) fn run(args: &CompareArgs) -> Result<()> {
     let setups: &[Setup] = if args.only.is_empty() { &Setup::ALL } else { &args.only };
     let builds = builds(args)?;
-    let kinds: Vec<Vec<Setup>> = Setup::BASES
+    let kinds: Vec<(Role, Vec<Setup>)> = Setup::BASES
         .iter()
-        .map(|(base, _)| setups.iter().copied().filter(|setup| setup.base() == *base).collect())
+        .flat_map(|(base, _)| args.role.iter().map(move |role| (*role, *base)))
+        .map(|(role, base)| {
+            let of_kind = |setup: &Setup| setup.base() == base && setup.has(role);
+            (role, setups.iter().copied().filter(of_kind).collect())
+        })
         .collect();
     let (mut rows, mut failures) = (Vec::new(), Vec::new());
-    let measured = setups.iter().map(|setup| builds_of(&builds, *setup).len()).sum::<usize>();
+    let all = kinds.iter().flat_map(|(_, setups)| setups);
+    let measured = all.map(|setup| builds_of(&builds, *setup).len()).sum::<usize>();
     let steps = args.rounds as usize * PLANS.len() * measured;
     let mut progress = Progress { began: Instant::now(), done: 0, steps };
     for round in 0..args.rounds {
-        for setups in &kinds {
+        for (role, setups) in &kinds {
             let hosts = setups
                 .iter()
                 .flat_map(|&setup| builds_of(&builds, setup).iter().map(move |it| (setup, it)))
-                .map(|(setup, it)| Host::new(setup, it, &args.congestion, !args.unpinned))
+                .map(|(setup, it)| Host::new(setup, *role, it, &args.congestion, !args.unpinned))
                 .collect::<Result<Vec<_>>>()?;
             for plan in &PLANS {
                 // The first one finds the machine cold. In every other round another one is first.
@@ -165,25 +174,27 @@ impl Progress {
 }
 
 fn measure(host: &Host, round: u32, plan: &Plan, quick: bool) -> Result<Vec<Row>> {
-    let (setup, build) = (host.setup(), host.build());
-    let Some(sizes) = plan.sizes(setup) else { return Ok(Vec::new()) };
+    let (setup, role, build) = (host.setup(), host.role(), host.build());
+    let Some(sizes) = plan.sizes(setup, role) else { return Ok(Vec::new()) };
     let tenth = if quick { 10 } else { 1 };
     let bytes = if setup.is_fast() { plan.fast } else { plan.slow } / tenth;
     let mut arguments = vec![format!("--test={}", plan.test), format!("--size={sizes}")];
     arguments.push(format!("--bytes={bytes}"));
     arguments.push(format!("--count={}", u64::from(plan.count) / tenth));
+    let watch = Watch::new()?;
     let children = || processor_time::of_children().context("/proc/self/stat");
     let before = children()?;
     let mut threads = plan.with_cpu.then(KernelThreads::new);
     let output = output_of(host, &arguments, threads.as_mut())?;
     let after = children()?;
+    let machine = Some(watch.end()?);
     let cpu = threads.map(|it| (after.0 - before.0, after.1 - before.1 + it.seconds()));
     let gib = bytes as f64 / f64::from(1 << 30);
     output
         .lines()
         .map(|line| {
             let sample = serde_json::from_str(line).with_context(|| format!("sample `{line}`"))?;
-            Ok(Row { setup, build, round, sample, cpu, gib })
+            Ok(Row { setup, build, role, round, sample, cpu, gib, machine })
         })
         .collect()
 }

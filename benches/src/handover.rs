@@ -26,7 +26,7 @@ use sockets::{Client, Errno, SendFlags, Socket, TcpListener, TcpStream, TxSlice,
 
 use self::timing::{WAYS, timed};
 use crate::calls::server::{Child, pin};
-use crate::report::median;
+use crate::median::median;
 
 /// Windows are filled by so many bytes at a time, and so long after each nothing more is delivered.
 const CHUNK: usize = 64 << 10;

@@ -11,12 +11,13 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::args::Congestion;
-use crate::setup::{Build, Device, Setup, Tasuki};
+use crate::setup::{Build, Device, Role, Setup, Tasuki};
 
 /// A running server and how to start a client that reaches it.
 pub(crate) struct Host {
     setup: Setup,
-    /// Namespace of the client, then of the server if that is another.
+    role: Role,
+    /// Namespace of the measured end, then of the other if that is another.
     namespaces: Vec<String>,
     server: Child,
     programs: Programs,
@@ -52,7 +53,7 @@ impl Programs {
     }
 }
 
-/// Starts `taskset` for one side: the client's on processor 0, the server's on processor 1.
+/// Starts `taskset` for one side: the measured end is on processor 0, the other on processor 1.
 pub(crate) fn on_cpu(cpu: &str, pinned: bool) -> Command {
     if !pinned {
         return Command::new("env");
@@ -74,12 +75,14 @@ impl Host {
     /// Make the namespaces and start the server.
     pub(crate) fn new(
         setup: Setup,
+        role: Role,
         programs: &Programs,
         congestion: &Congestion,
         pinned: bool,
     ) -> Result<Self> {
         let letter = if programs.build == Build::Before { "o" } else { "n" };
-        let tag = format!("tb{}{letter}{}", std::process::id(), setup as u8);
+        let part = if role == Role::Client { "" } else { "s" };
+        let tag = format!("tb{}{letter}{part}{}", std::process::id(), setup as u8);
         let mut names = vec![format!("{tag}a")];
         if setup.on_veth() {
             names.push(format!("{tag}b"));
@@ -96,20 +99,27 @@ impl Host {
         let [wire, sharing] =
             ["wire", "toml"].map(|end| std::env::temp_dir().join(format!("{tag}.{end}")));
         std::fs::write(&sharing, "[memory]\nshare_frames = true\n")?;
-        let server_at = names.last().context("a namespace")?.clone();
-        let mut on_stack = Vec::new();
-        let tasuki = setup.tasuki().filter(|tasuki| tasuki.device == Device::Wire);
-        if let Some(tasuki) = tasuki {
-            on_stack = words(&programs.tasuki, tasuki, [&wire, &sharing], WIRE_SERVER);
-        }
-        let options = match tasuki {
-            None => vec!["--congestion", &congestion.congestion],
-            Some(tasuki) => tasuki.native.then_some("--native").into_iter().collect(),
+        let (cpu, place) = match role {
+            Role::Client => ("1", names.last()),
+            Role::Server => ("0", names.first()),
         };
-        let program = programs.ends(setup)?;
-        let server = start_server(&program, &server_at, pinned, &on_stack, &options)?;
+        let mut command = on_cpu(cpu, pinned);
+        command.args(["ip", "netns", "exec", place.context("a namespace")?]);
+        let tasuki = setup.tasuki();
+        let tasuki = tasuki.filter(|it| role == Role::Server || it.device == Device::Wire);
+        if let Some(tasuki) = tasuki {
+            let address = server_address(setup, role);
+            command.args(words(&programs.tasuki, tasuki, [&wire, &sharing], address));
+        }
+        command.arg(programs.ends(setup)?).args(["serve", "--bind", &format!("0.0.0.0:{PORT}")]);
+        match tasuki {
+            None => command.args(["--congestion", &congestion.congestion]),
+            Some(tasuki) => command.args(tasuki.native.then_some("--native")),
+        };
+        let server = start_server(command)?;
         let (programs, congestion) = (programs.clone(), congestion.clone());
-        Ok(Self { setup, namespaces: names, server, programs, congestion, pinned, wire, sharing })
+        let namespaces = names;
+        Ok(Self { setup, role, namespaces, server, programs, congestion, pinned, wire, sharing })
     }
 
     /// The set-up of this host.
@@ -117,32 +127,36 @@ impl Host {
         self.setup
     }
 
+    /// Whether the set-up's end is the client or the server.
+    pub(crate) fn role(&self) -> Role {
+        self.role
+    }
+
     /// Which build of Tasuki runs here.
     pub(crate) fn build(&self) -> Build {
         self.programs.build
     }
 
-    /// The set-up, and the build if it is the earlier one.
+    /// The set-up, its role if it is the server's, and the build if it is the earlier one.
     pub(crate) fn title(&self) -> String {
         let before = if self.build() == Build::Before { " (before)" } else { "" };
-        format!("{:?}{before}", self.setup)
+        let role = if self.role == Role::Server { " as server" } else { "" };
+        format!("{:?}{role}{before}", self.setup)
     }
 
-    /// A command that runs this program's `client` on the set-up's stack.
+    /// A command that runs this program's `client`, on the set-up's stack if that is its role.
     pub(crate) fn client(&self, arguments: &[String]) -> Result<Command> {
         let me = self.programs.ends(self.setup)?;
-        let mut command = on_cpu("0", self.pinned);
-        command.args(["ip", "netns", "exec", &self.namespaces[0]]);
-        let tasuki = self.setup.tasuki();
-        let (server, ours) = match (self.setup, tasuki.map(|tasuki| tasuki.device)) {
-            (Setup::Loopback, _) => ("127.0.0.1", ""),
-            (_, Some(Device::Wire)) => (WIRE_SERVER, "10.218.2.2"),
-            (_, Some(Device::Veth(_))) => ("10.218.0.1", "10.218.0.2"),
-            (setup, _) if setup.is_kernel_on_veth() => ("10.218.0.1", ""),
-            (_, _) => ("10.218.1.1", "10.218.1.2"),
+        let (cpu, place) = match self.role {
+            Role::Client => ("0", self.namespaces.first()),
+            Role::Server => ("1", self.namespaces.last()),
         };
+        let mut command = on_cpu(cpu, self.pinned);
+        command.args(["ip", "netns", "exec", place.context("a namespace")?]);
+        let tasuki = self.setup.tasuki().filter(|_| self.role == Role::Client);
         if let Some(tasuki) = tasuki {
             let files = [&self.wire, &self.sharing];
+            let ours = client_address(tasuki.device);
             command.args(words(&self.programs.tasuki, tasuki, files, ours));
         }
         match self.setup {
@@ -162,8 +176,37 @@ impl Host {
                 command.args(tasuki.filter(|tasuki| tasuki.native).map(|_| "--native"));
             }
         }
+        let server = server_address(self.setup, self.role);
         command.args(["--connect", &format!("{server}:{PORT}")]).args(arguments);
         Ok(command)
+    }
+
+    /// The server's process is `tasuki run`?
+    fn serves_on_tasuki(&self) -> bool {
+        let tasuki = self.setup.tasuki();
+        tasuki.is_some_and(|it| self.role == Role::Server || it.device == Device::Wire)
+    }
+}
+
+/// The address of a client on Tasuki.
+fn client_address(device: Device) -> &'static str {
+    match device {
+        Device::Wire => "10.218.2.2",
+        Device::Veth(_) => "10.218.0.2",
+        Device::Tap { .. } => "10.218.1.2",
+    }
+}
+
+/// The address of the server, in the role of the set-up's end.
+fn server_address(setup: Setup, role: Role) -> &'static str {
+    match (setup.tasuki().map(|tasuki| tasuki.device), role) {
+        (Some(Device::Wire), _) => WIRE_SERVER,
+        (Some(device), Role::Server) => client_address(device),
+        (Some(Device::Veth(_)), Role::Client) => "10.218.0.1",
+        (None, _) if setup == Setup::Loopback => "127.0.0.1",
+        (None, Role::Client) if setup.is_kernel_on_veth() => "10.218.0.1",
+        (None, Role::Server) => "10.218.0.2",
+        (Some(Device::Tap { .. }) | None, Role::Client) => "10.218.1.1",
     }
 }
 
@@ -198,7 +241,7 @@ impl Drop for Host {
     fn drop(&mut self) {
         // The server may be gone already; a namespace that is gone is the goal. `tasuki run` ends
         // its program and its servers on request.
-        if self.setup.tasuki().is_some_and(|tasuki| tasuki.device == Device::Wire) {
+        if self.serves_on_tasuki() {
             let _ = sh(&format!("kill {}", self.server.id()));
         } else {
             let _ = self.server.kill();
@@ -248,26 +291,14 @@ fn make_tap(namespace: &str) -> Result<()> {
     ))
 }
 
-fn start_server(
-    program: &Path,
-    namespace: &str,
-    pinned: bool,
-    on_stack: &[OsString],
-    options: &[&str],
-) -> Result<Child> {
-    let mut server = on_cpu("1", pinned)
-        .args(["ip", "netns", "exec", namespace])
-        .args(on_stack)
-        .arg(program)
-        .args(["serve", "--bind", &format!("0.0.0.0:{PORT}")])
-        .args(options)
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("starting `ip netns exec`: is iproute2 installed?")?;
+/// Starts the server, and waits until it listens.
+fn start_server(mut command: Command) -> Result<Child> {
+    let server = command.stdout(Stdio::piped()).spawn();
+    let mut server = server.context("starting `ip netns exec`: is iproute2 installed?")?;
     let mut line = String::new();
     BufReader::new(server.stdout.take().context("the server's output")?).read_line(&mut line)?;
     if line.is_empty() {
-        bail!("the benchmark's server did not start in namespace {namespace}");
+        bail!("the benchmark's server did not start: {command:?}");
     }
     Ok(server)
 }

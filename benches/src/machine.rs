@@ -14,7 +14,7 @@ use rustix::time::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::report::median;
+use crate::median::median;
 
 /// Sleeps of which a wake-up's cost is the median.
 const SLEEPS: u32 = 200;

@@ -29,10 +29,11 @@
 //! states: round trips in both states of the machine
 //! compare programs idle fairness: whole instances
 //! paired instruments: an earlier build beside this one; bells, sleeps and stages
-//! hosts operations client serve machine: namespaces, operations, both ends, the machine's state
+//! hosts operations client serve: namespaces, operations, both ends
 //! report native smoltcp_peer: tables; the stacks besides `std::net`
 //! row args transport: shared by all of them
-//! protocol setup processor_time: the order on the wire, set-ups, processor time
+//! protocol setup processor_time machine: the order on the wire, set-ups, the machine's state
+//! median: the middle of some figures
 //! ```
 
 mod all;
@@ -48,6 +49,7 @@ mod hosts;
 mod idle;
 mod instruments;
 mod machine;
+mod median;
 mod native;
 mod operations;
 mod paired;

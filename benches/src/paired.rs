@@ -11,10 +11,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use crate::median::median;
 use crate::protocol::Test;
-use crate::report::median;
 use crate::row::{Row, RowFigure};
-use crate::setup::Setup;
+use crate::setup::{Role, Setup};
 
 /// How far the median may lie on the slower side of 1 before a cell is named.
 const NOISE: f64 = 0.03;
@@ -65,16 +65,17 @@ impl Cell {
 /// A table for each set-up, empty without rows of an earlier build.
 pub(crate) fn markdown(new: &[Row], before: &[Row]) -> String {
     let mut text = String::new();
-    let setups: BTreeSet<Setup> = before.iter().map(|row| row.setup).collect();
+    let setups: BTreeSet<(Setup, Role)> = before.iter().map(|row| (row.setup, row.role)).collect();
     if setups.is_empty() {
         return text;
     }
     let (mut cells, mut slower) = (0, 0);
     text.push_str("\n## New build to the one before\n\nMedian of the rounds (least to most).\n");
     text.push_str("\n| set-up | measure | bytes | new / before |\n|---|---|---:|---|\n");
-    for setup in setups {
+    for (setup, role) in setups {
+        let end = if role == Role::Server { " as server" } else { "" };
         for (title, test, figure, more_is_better) in FIGURES {
-            let of = |rows| pick(rows, setup, test, figure);
+            let of = |rows| pick(rows, (setup, role), test, figure);
             let sizes: BTreeSet<u32> = of(new).iter().map(|row| row.sample.size).collect();
             for size in sizes {
                 let sized = |rows| {
@@ -88,7 +89,7 @@ pub(crate) fn markdown(new: &[Row], before: &[Row]) -> String {
                 };
                 cells += 1;
                 slower += usize::from(cell.is_slower());
-                let _ = writeln!(text, "| {setup:?} | {title} | {size} | {} |", cell.text());
+                let _ = writeln!(text, "| {setup:?}{end} | {title} | {size} | {} |", cell.text());
             }
         }
     }
@@ -96,8 +97,8 @@ pub(crate) fn markdown(new: &[Row], before: &[Row]) -> String {
     text
 }
 
-fn pick(rows: &[Row], setup: Setup, test: Test, figure: RowFigure) -> Vec<&Row> {
-    let of_cell = rows.iter().filter(|row| row.setup == setup && row.sample.test == test);
+fn pick(rows: &[Row], end: (Setup, Role), test: Test, figure: RowFigure) -> Vec<&Row> {
+    let of_cell = rows.iter().filter(|row| (row.setup, row.role) == end && row.sample.test == test);
     of_cell.filter(|row| figure(row).is_some()).collect()
 }
 
@@ -112,7 +113,16 @@ mod tests {
             let (test, size, rate) = (Test::Send, 1024, *rate);
             let sample = Sample { test, size, rate, median_us: None, p99_us: None };
             let round = u32::try_from(round).expect("few");
-            Row { setup: Setup::Split, build, round, sample, cpu: None, gib: 1.0 }
+            Row {
+                setup: Setup::Split,
+                build,
+                role: Role::Client,
+                round,
+                sample,
+                cpu: None,
+                gib: 1.0,
+                machine: None,
+            }
         };
         rates.iter().enumerate().map(row).collect()
     }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::instruments::{Instance, Making};
-use crate::report::median;
+use crate::median::median;
 
 /// What `programs` runs.
 #[derive(Args)]

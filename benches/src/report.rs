@@ -2,19 +2,29 @@
 
 use std::fmt::Write;
 
+use crate::machine::MachineState;
+use crate::median::median;
 use crate::protocol::Test;
 use crate::row::{Row, RowFigure};
-use crate::setup::Setup;
+use crate::setup::{Role, Setup};
 
 /// All tables as Markdown: a chapter for each kind of set-up.
 pub(crate) fn markdown(rows: &[Row]) -> String {
     let mut text = String::new();
-    for (base, title) in Setup::BASES {
-        let rows: Vec<&Row> = rows.iter().filter(|row| row.setup.base() == base).collect();
+    let roles = [(Role::Client, ""), (Role::Server, ", the server's end")];
+    for ((base, title), (role, end)) in
+        Setup::BASES.into_iter().flat_map(|base| roles.map(|role| (base, role)))
+    {
+        let of_chapter = rows.iter().filter(|row| (row.setup.base(), row.role) == (base, role));
+        let rows: Vec<&Row> = of_chapter.collect();
         if rows.is_empty() {
             continue;
         }
-        let _ = writeln!(text, "\n## {title}");
+        let _ = writeln!(text, "\n## {title}{end}\n");
+        if role == Role::Server {
+            text.push_str("Send and receive are the client's words: its peer is measured.\n\n");
+        }
+        text.push_str(&machine(&rows));
         let rate: RowFigure = Row::sweep_rate;
         let median: RowFigure = |row| row.sample.median_us;
         let worst: RowFigure = |row| row.sample.p99_us;
@@ -27,11 +37,30 @@ pub(crate) fn markdown(rows: &[Row]) -> String {
         table("Round trip, median µs by bytes", Test::Rtt, median, 1);
         table("Round trip, 99th percentile µs by bytes", Test::Rtt, worst, 1);
         table("Connect, request, close: per second", Test::Connect, rate, 0);
+        table("Connect, request, close: 99th percentile µs", Test::Connect, worst, 1);
         let cpu_title = "CPU seconds (user and system, all processes of that side) per GiB, send";
         table(cpu_title, Test::Send, cpu, 2);
         table("The same, receive", Test::Receive, cpu, 2);
     }
     text
+}
+
+/// The state of the machine during all measurements of a chapter. Empty without one.
+fn machine(rows: &[&Row]) -> String {
+    let spread = |figure: fn(&MachineState) -> f64| {
+        let figures = rows.iter().filter_map(|row| row.machine.as_ref()).map(figure);
+        let figures: Vec<f64> = figures.collect();
+        let most = figures.iter().copied().fold(0.0, f64::max);
+        Some(format!("{:.1} (at most {most:.1})", median(figures)?))
+    };
+    let wake_up = spread(|state| state.wake_up_us);
+    let (steal, load) = (spread(|state| state.steal_percent), spread(|state| state.load));
+    match (wake_up, steal, load) {
+        (Some(wake_up), Some(steal), Some(load)) => {
+            format!("Machine: wake-up {wake_up} µs, steal {steal} %, load {load}.\n")
+        }
+        _ => String::new(),
+    }
 }
 
 fn pick<'a>(rows: &[&'a Row], test: Test) -> Vec<&'a Row> {
@@ -101,14 +130,6 @@ fn one_table(
     }
 }
 
-/// The middle of them, or between the middle two.
-pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let upper = *values.get(values.len() / 2)?;
-    let lower = *values.get((values.len() - 1) / 2)?;
-    Some(f64::midpoint(lower, upper))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,7 +138,8 @@ mod tests {
 
     fn row(setup: Setup, round: u32, rate: f64, cpu: Option<(f64, f64)>) -> Row {
         let sample = Sample { test: Test::Send, size: 65536, rate, median_us: None, p99_us: None };
-        Row { setup, build: Build::New, round, sample, cpu, gib: 2.0 }
+        let (build, role, machine) = (Build::New, Role::Client, None);
+        Row { setup, build, role, round, sample, cpu, gib: 2.0, machine }
     }
 
     #[test]
@@ -136,6 +158,24 @@ mod tests {
         let text = markdown(&rows);
         assert!(text.contains("| bytes | Linux | split |\n|---:|---:|---:|\n"), "{text}");
         assert!(text.contains("| 65536 | 55 | 20 (1.25x) |"), "{text}");
+    }
+
+    #[test]
+    fn each_role_has_a_chapter_and_its_own_ratios() {
+        let of = |setup, role, rate| Row { role, ..row(setup, 0, rate, None) };
+        let state = MachineState { wake_up_us: 5.0, steal_percent: 0.25, load: 1.5 };
+        let rows = [
+            of(Setup::LinuxOn, Role::Client, 100.0),
+            of(Setup::Split, Role::Client, 50.0),
+            of(Setup::LinuxOn, Role::Server, 10.0),
+            Row { machine: Some(state), ..of(Setup::Split, Role::Server, 20.0) },
+        ];
+        let text = markdown(&rows);
+        let (client, server) = text.split_once("server's end").unwrap();
+        assert!(client.contains("| 65536 | 100 | 50 (0.50x) |"), "{client}");
+        assert!(server.contains("| 65536 | 10 | 20 (2.00x) |"), "{server}");
+        let machine = "Machine: wake-up 5.0 (at most 5.0) µs, steal 0.2 (at most 0.2) %, load 1.5";
+        assert!(!client.contains("Machine") && server.contains(machine), "{server}");
     }
 
     #[test]

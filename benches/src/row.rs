@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::machine::MachineState;
 use crate::protocol::Test;
-use crate::setup::{Build, Setup};
+use crate::setup::{Build, Role, Setup};
 
 /// One line of a client's output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -28,6 +29,9 @@ pub(crate) struct Row {
     /// Which build of Tasuki; the kernel's rows are all `New`.
     #[serde(default)]
     pub(crate) build: Build,
+    /// Whether the set-up's end is the client or the server.
+    #[serde(default)]
+    pub(crate) role: Role,
     /// The round, from 0.
     pub(crate) round: u32,
     /// The figures.
@@ -40,6 +44,8 @@ pub(crate) struct Row {
     pub(crate) cpu: Option<(f64, f64)>,
     /// GiB that this CPU time moved.
     pub(crate) gib: f64,
+    /// The machine meanwhile.
+    pub(crate) machine: Option<MachineState>,
 }
 
 impl Row {

@@ -86,6 +86,30 @@ pub(crate) enum Build {
     Before,
 }
 
+/// The part of the measured end: that of the set-up's stack. The other end is on the kernel's, but
+/// over a wire.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Default,
+    clap::ValueEnum,
+    Serialize,
+    Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Role {
+    /// It connects and asks.
+    #[default]
+    Client,
+    /// It listens and answers. `send` and `receive` are the client's words: it receives and sends.
+    Server,
+}
+
 /// How Tasuki runs in a set-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tasuki {
@@ -170,6 +194,22 @@ impl Setup {
             | Self::WireFusedShared => Self::Loopback,
             _ => Self::LinuxOff,
         }
+    }
+
+    /// Is it measured in this role? Servers are unmodified programs, and the kernel's own.
+    pub(crate) fn has(self, role: Role) -> bool {
+        let servers = [
+            Self::LinuxOff,
+            Self::SplitOff,
+            Self::FusedOff,
+            Self::LibraryOff,
+            Self::LinuxOn,
+            Self::Split,
+            Self::SplitRelay,
+            Self::Fused,
+            Self::Library,
+        ];
+        role == Role::Client || servers.contains(&self)
     }
 
     /// How Tasuki runs; `None`: it does not.

@@ -18,9 +18,9 @@ use crate::args::Congestion;
 use crate::compare::output_of;
 use crate::hosts::{Host, Programs};
 use crate::machine::{KeptAwake, MachineState, Watch};
-use crate::report::median;
+use crate::median::median;
 use crate::row::Sample;
-use crate::setup::{Build, Setup};
+use crate::setup::{Build, Role, Setup};
 
 /// What `states` runs.
 #[derive(Args)]
@@ -93,7 +93,7 @@ fn measure(args: &StatesArgs) -> Result<Vec<StateTrip>> {
         build: Build::New,
     };
     let congestion = Congestion { congestion: "cubic".to_owned() };
-    let host = |&setup: &Setup| Host::new(setup, &programs, &congestion, false);
+    let host = |&setup: &Setup| Host::new(setup, Role::Client, &programs, &congestion, false);
     let hosts = args.only.iter().map(host).collect::<Result<Vec<_>>>()?;
     let mut trips = Vec::new();
     for round in 0..args.rounds {

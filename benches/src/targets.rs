@@ -8,7 +8,7 @@ use crate::handover;
 use crate::protocol::Test;
 use crate::report::{ratio, sizes};
 use crate::row::{Row, RowFigure};
-use crate::setup::Setup;
+use crate::setup::{Role, Setup};
 use crate::states::{Halting, ratio as ratio_in_state};
 
 /// One line of the table.
@@ -82,7 +82,8 @@ struct Ratios<'a>(&'a [Row]);
 
 impl Ratios<'_> {
     fn rows(&self, test: Test) -> Vec<&Row> {
-        self.0.iter().filter(|row| row.sample.test == test).collect()
+        let of_clients = self.0.iter().filter(|row| row.role == Role::Client);
+        of_clients.filter(|row| row.sample.test == test).collect()
     }
 
     fn one(&self, test: Test, setup: Setup, size: u32, figure: RowFigure) -> Option<f64> {

@@ -13,7 +13,7 @@ use sockets::{
     Wait,
 };
 
-use crate::report::median;
+use crate::median::median;
 
 /// SOL_SOCKET and SO_RCVBUF, by Linux's numbers.
 const SOL_SOCKET: i32 = 1;

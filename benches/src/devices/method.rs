@@ -10,7 +10,7 @@ use nic_driver::device::{Device, Part};
 use serde::{Deserialize, Serialize};
 
 use super::frames::{Parcel, Places, Source};
-use crate::report::median;
+use crate::median::median;
 
 /// Where frames go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::kind::{Kind, Side};
 use super::neighbour::Measured;
-use crate::report::median;
+use crate::median::median;
 
 /// One kind in one round.
 #[derive(Debug, Clone, Serialize, Deserialize)]

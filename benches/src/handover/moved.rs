@@ -14,7 +14,7 @@ use shm::{
 
 use super::timing::{WAYS, timed};
 use crate::calls::server::pin;
-use crate::report::median;
+use crate::median::median;
 
 const GIVER: Owner = Owner(1);
 const TAKER: Owner = Owner(2);
