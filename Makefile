@@ -9,7 +9,7 @@ TO = $(DESTDIR)$(PREFIX)
 DOCUMENTS := $(wildcard *.md LICENSE-* docs/*.md docs/*/*.md docs/*/*/*.md examples/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test sim conformance bench bench-peers bench-instructions scale fmt clippy loom fuzz fuzz-hostile doc tidy man clean install uninstall
+.PHONY: help deps build demo test sim conformance bench bench-peers bench-instructions scale fmt clippy loom fuzz fuzz-hostile soak doc tidy man clean install uninstall
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,11 @@ MODE ?= split
 fuzz-hostile: build ## Let random hostile clients loose on an instance (root): [SECONDS=3600] [SEED=1] [MODE=fused]
 	TASUKI_BIN=$$(realpath $(TARGET)/release/tasuki) TASUKI_TEST_MODE=$(MODE) TASUKI_FUZZ_SECONDS=$(SECONDS) \
 		TASUKI_FUZZ_SEED=$(SEED) $(CARGO) test -p tasuki-tests --test fuzz_hostile -- --nocapture
+
+SOAK ?= 1200
+soak: build ## nginx with reloads, redis with saves and iperf3 under load in one instance (root): [SOAK=1200 seconds] [MODE=fused]
+	TASUKI_BIN=$$(realpath $(TARGET)/release/tasuki) TASUKI_TEST_MODE=$(MODE) TASUKI_SOAK_SECONDS=$(SOAK) \
+		$(CARGO) test -p tasuki-tests --test soak -- --ignored --nocapture
 
 doc: ## Build the documentation; a warning is an error
 	scripts/doc.sh
