@@ -1,8 +1,8 @@
 //! The region of one client: its layout, and the writer of each word.
 //!
 //! ```text
-//! page 0     server's bell word · dirty summary word · dirty bitmap (one bit per socket) ·
-//!            counters
+//! head       server's bell word · counters · dirty summary word · dirty bitmap (one bit per
+//!            socket)
 //! threads    per thread slot: bell word · request ring (program to server) · result ring · news
 //!            bitmap (one bit per socket) and its summary
 //! sockets    per socket: words ([`SocketWords`]) · tx queue · rx queue
@@ -35,6 +35,9 @@
 //!
 //! A pool is as large as the sum of its holders. Each socket is sure of one area for sending, and
 //! of [`ClientParams::rx_floor_areas`] for receiving. Sockets that want more share the rest.
+//!
+//! The region has places for all sockets that a client could have. The server gives out the lowest
+//! free place, so a program with few sockets touches few pages.
 
 use std::sync::Arc;
 
@@ -42,6 +45,7 @@ use crate::stages::TRACE_BYTES;
 use serde::{Deserialize, Serialize};
 use shm::{
     OutOfRange, Owner, PoolLayout, PositionWord, ReadinessBitmap, Region, Waiters, Word32, Word64,
+    Words64,
 };
 
 /// The client in its own region's owner tables ([`crate::nic::INET`] is the other owner there).
@@ -59,7 +63,7 @@ pub const QUEUE: u32 = 64;
 pub struct ClientParams {
     /// Thread slots, at most 64.
     pub threads: u16,
-    /// Socket places, at most 4,096.
+    /// Socket places, at least 1.
     pub sockets: u16,
     /// Pages of one data area (P2's transfer unit), 1 to 256.
     pub area_pages: u16,
@@ -70,19 +74,23 @@ pub struct ClientParams {
 }
 
 impl Default for ClientParams {
-    /// Areas have 16 KiB. Each of 1,024 sockets is sure of 16 KiB to send and 80 KiB to receive.
-    /// All sockets share the rest: 240 MiB to send and 32 MiB to receive. So hundreds of busy
-    /// sockets can send as much as SO_SNDBUF allows. Untouched pages cost nothing.
+    /// As many sockets as there are places for, in areas of 16 KiB. So a program meets its own
+    /// RLIMIT_NOFILE first. Untouched pages cost nothing.
     fn default() -> Self {
-        Self {
-            threads: 32,
-            sockets: 1024,
-            area_pages: 4,
-            tx_pages: 65_536,
-            rx_pages: 1024 * 20 + 8192,
-        }
+        Self::with_pools(32, u16::MAX, 4)
     }
 }
+
+/// Pages of the sending pool that all sockets share: 240 MiB. So hundreds of busy sockets can send
+/// as much as SO_SNDBUF allows.
+const TX_SHARED: u32 = 61_440;
+/// Pages of the receiving pool beyond a window of 64 KiB for each socket, 32 MiB, as long as those
+/// windows are not too many.
+const RX_SHARED: u32 = 8192;
+/// Most pages of the receiving pool beyond one area for each socket: 512 MiB.
+const MOST_RX_SHARED: u32 = 131_072;
+/// Most pages of a pool: 4 GiB.
+pub const MOST_PAGES: u32 = 1 << 20;
 
 /// Sizes that no region can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -90,12 +98,38 @@ impl Default for ClientParams {
 pub struct BadParams(pub ClientParams);
 
 impl ClientParams {
-    /// Areas for receiving that every socket is sure of: a window of 64 KiB, and the area that the
-    /// server is filling.
+    /// Measures with the usual pools: each socket is sure of one area to send and one to receive.
+    /// All sockets share the rest.
     #[must_use]
-    pub fn rx_floor_areas(&self) -> u32 {
+    pub fn with_pools(threads: u16, sockets: u16, area_pages: u16) -> Self {
+        let mut params = Self { threads, sockets, area_pages, tx_pages: 0, rx_pages: 0 };
+        let least = params.least_pages();
+        let windows = least.saturating_mul(params.rx_usual_areas()).saturating_add(RX_SHARED);
+        params.tx_pages = least.saturating_add(TX_SHARED).min(MOST_PAGES);
+        params.rx_pages = windows.min(least.saturating_add(MOST_RX_SHARED)).min(MOST_PAGES);
+        params
+    }
+
+    /// The fewest pages of a pool: one area for each socket.
+    #[must_use]
+    pub fn least_pages(&self) -> u32 {
+        u32::from(self.sockets) * u32::from(self.area_pages)
+    }
+
+    /// Areas for receiving that a socket has at first while the pool has them: a window of 64 KiB,
+    /// and the area that the server is filling.
+    #[must_use]
+    pub fn rx_usual_areas(&self) -> u32 {
         let area = u32::from(self.area_pages) * 4096;
         65_536_u32.div_ceil(area) + 1
+    }
+
+    /// Areas for receiving that every socket is sure of: the usual ones in a pool that has them for
+    /// all places; in a smaller pool what there is for each, at least one.
+    #[must_use]
+    pub fn rx_floor_areas(&self) -> u32 {
+        let each = self.rx_pages / self.least_pages().max(1);
+        each.clamp(1, self.rx_usual_areas())
     }
 
     /// The layout for these sizes.
@@ -103,13 +137,11 @@ impl ClientParams {
     /// # Errors
     /// [`BadParams`] when a size is out of its range, or a pool cannot give each socket its floor.
     pub fn layout(&self) -> Result<ClientLayout, BadParams> {
-        let sockets = u32::from(self.sockets);
-        let area = u32::from(self.area_pages);
         let fits = (1..=64).contains(&self.threads)
-            && (1..=4096).contains(&self.sockets)
+            && self.sockets > 0
             && (1..=256).contains(&self.area_pages)
-            && (sockets * area..=1 << 18).contains(&self.tx_pages)
-            && (sockets * area * self.rx_floor_areas()..=1 << 18).contains(&self.rx_pages);
+            && (self.least_pages()..=MOST_PAGES).contains(&self.tx_pages)
+            && (self.least_pages()..=MOST_PAGES).contains(&self.rx_pages);
         if !fits {
             return Err(BadParams(*self));
         }
@@ -120,7 +152,7 @@ impl ClientParams {
         let tx_queue = SOCKET_WORDS;
         let rx_queue = tx_queue + shm::ring_bytes(QUEUE).next_multiple_of(64);
         let socket_stride = (rx_queue + shm::ring_bytes(QUEUE)).next_multiple_of(shm::PAGE);
-        let threads_at = shm::PAGE;
+        let threads_at = HEAD_BYTES;
         let sockets_at = threads_at + usize::from(self.threads) * thread_stride;
         let tx_table = sockets_at + usize::from(self.sockets) * socket_stride;
         let rx_table = tx_table + self.tx_pages as usize * 8;
@@ -150,12 +182,15 @@ const SOCKET_WORDS: usize = 256;
 /// On the cache line of the sending queue's own index, which the program writes next
 /// ([`shm::ring`]).
 const TX_BYTES: usize = SOCKET_WORDS + 8;
-/// Summary word in a cache line of its own, then a bit for each of 4,096 sockets.
-const NEWS_BYTES: usize = 64 + 4096 / 8;
-const DIRTY_SUMMARY: usize = 64;
+/// Bytes of a bit for each place.
+const BITMAP_BYTES: usize = 65_536 / 8;
+/// Summary word in a cache line of its own, then a bit for each socket.
+const NEWS_BYTES: usize = 64 + BITMAP_BYTES;
+const COPIED: usize = 64;
+const DIRTY_SUMMARY: usize = 128;
 /// On the summary's cache line, as long as there are no more than 448 sockets.
 const DIRTY_BITS: usize = DIRTY_SUMMARY + 8;
-const COPIED: usize = 1024;
+const HEAD_BYTES: usize = (DIRTY_BITS + BITMAP_BYTES).next_multiple_of(shm::PAGE);
 
 /// Offsets in a client's region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -228,12 +263,7 @@ impl ClientLayout {
     /// [`OutOfRange`] when the region is smaller than the layout.
     pub fn news(&self, region: &Arc<Region>, thread: u16) -> Result<ReadinessBitmap, OutOfRange> {
         let at = self.thread(thread) + self.news;
-        let words = usize::from(self.params.sockets).div_ceil(64);
-        let sockets = (0..words).map(|i| region.word64(at + 64 + 8 * i));
-        Ok(ReadinessBitmap {
-            summary: region.word64(at)?,
-            words: sockets.collect::<Result<_, _>>()?,
-        })
+        self.bitmap(region, at, at + 64)
     }
 
     /// The words of the region's head.
@@ -241,18 +271,27 @@ impl ClientLayout {
     /// # Errors
     /// [`OutOfRange`] when the region is smaller than the layout.
     pub fn head(&self, region: &Arc<Region>) -> Result<HeadWords, OutOfRange> {
-        let words = usize::from(self.params.sockets).div_ceil(64);
-        let dirty = (0..words).map(|i| region.word64(DIRTY_BITS + 8 * i));
         Ok(HeadWords {
             server_bell: region.word32(0)?,
-            dirty: ReadinessBitmap {
-                summary: region.word64(DIRTY_SUMMARY)?,
-                words: dirty.collect::<Result<_, _>>()?,
-            },
+            dirty: self.bitmap(region, DIRTY_SUMMARY, DIRTY_BITS)?,
             copied_tx: region.word64(COPIED)?,
             copied_rx: region.word64(COPIED + 8)?,
             bells: region.word64(COPIED + 16)?,
             sleeps: region.word64(COPIED + 24)?,
+        })
+    }
+
+    /// A bitmap of all places.
+    fn bitmap(
+        &self,
+        region: &Arc<Region>,
+        summary: usize,
+        bits: usize,
+    ) -> Result<ReadinessBitmap, OutOfRange> {
+        let words = usize::from(self.params.sockets).div_ceil(64);
+        Ok(ReadinessBitmap {
+            summary: region.word64(summary)?,
+            words: Words64::in_region(region, bits, words)?,
         })
     }
 

@@ -4,7 +4,9 @@
 //! program. Both sides attach to the queues at the indices found there.
 //!
 //! All of the receiving pool is promised to sockets. Every place is sure of its floor. The first
-//! sockets that want more share the rest; each gets at most an eighth of what is left.
+//! sockets that want more share the rest; each gets at most an eighth of what is left. A stream
+//! starts with a window of 64 KiB while more than a quarter of that rest is left. Otherwise it
+//! starts with its floor.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -77,6 +79,8 @@ pub(crate) struct Client {
     pub(crate) waiting: usize,
     /// Areas of the receiving pool that are promised to no socket.
     shared_areas: u32,
+    /// The same while there is no socket.
+    most_shared_areas: u32,
     /// Threads to ring at the end of the iteration.
     ring: u64,
     /// Threads to ring for which everything is visible already.
@@ -100,6 +104,7 @@ impl Client {
         let head = layout.head(&region)?;
         let area = u32::from(params.area_pages);
         let promised = u32::from(params.sockets) * params.rx_floor_areas();
+        let shared_areas = (params.rx_pages / area).saturating_sub(promised);
         Ok(Self {
             number,
             owner,
@@ -119,7 +124,8 @@ impl Client {
             closing_left: 0,
             backlogged: 0,
             waiting: 0,
-            shared_areas: (params.rx_pages / area).saturating_sub(promised),
+            shared_areas,
+            most_shared_areas: shared_areas,
             ring: 0,
             due: 0,
             posted: 0,
@@ -202,16 +208,37 @@ impl Client {
     }
 
     /// Makes a socket's receive buffer as large as its program asked for. The buffer of a stream
-    /// without SO_RCVBUF starts with the floor, and the core finds out how much it needs:
+    /// without SO_RCVBUF starts small, and the core finds out how much it needs:
     /// [`grant_recv_buffer`](Self::grant_recv_buffer).
     pub(crate) fn size_recv_buffer(&mut self, engine: &mut Engine, socket: &mut Socket) {
         let (stream, asked, handle) = (socket.is_stream(), socket.asked_recv, socket.handle);
-        let Some(bytes) = asked.or((!stream).then_some(DEFAULT_DATAGRAM_BUFFER)) else { return };
+        let Some(bytes) = asked.or((!stream).then_some(DEFAULT_DATAGRAM_BUFFER)) else {
+            return self.size_first_window(engine, socket);
+        };
         let bytes = bytes.max(MIN_BUFFER);
         let got = self.promise_areas(socket, bytes);
         // The core holds only those datagrams that arrive in one iteration.
         let core = if stream { bytes.min(got) } else { got };
         engine.set_recv_buffer(handle, core as usize);
+    }
+
+    /// Gives a stream without SO_RCVBUF the window that streams start with, or the part of it that
+    /// the pool has.
+    fn size_first_window(&mut self, engine: &mut Engine, socket: &mut Socket) {
+        let params = &self.layout.params;
+        let (floor, usual) = (params.rx_floor_areas(), params.rx_usual_areas());
+        if floor >= usual {
+            return;
+        }
+        let window = crate::engine::FIRST_WINDOW;
+        let got = if self.shared_areas > self.most_shared_areas / 4 {
+            self.promise_areas(socket, window)
+        } else {
+            u32::try_from(socket.rx.capacity()).unwrap_or(window)
+        };
+        if got < window {
+            engine.set_recv_buffer(socket.handle, got as usize);
+        }
     }
 
     /// Lets a stream's receive buffer grow to the size that the core wants.
@@ -243,7 +270,7 @@ impl Client {
         socket.extra_areas += more;
         let limit = wanted.min(floor + socket.extra_areas);
         socket.rx.set_limit(limit as usize);
-        (limit - 1) * area
+        limit.saturating_sub(1).max(1) * area
     }
 
     /// Gives a closed socket's areas back to the pool.
@@ -393,7 +420,7 @@ impl Client {
     /// Takes the dirty bits out of the region, before the look at the sockets. Bits of places that
     /// do not exist are ignored.
     pub(crate) fn take_dirty(&mut self) {
-        self.head.dirty.take(|word, bits| self.dirty.add(word, bits));
+        self.head.dirty.take(self.sockets.len(), |word, bits| self.dirty.add(word, bits));
     }
 
     /// Does a program, or a closed socket, wait for the release of this socket's sent bytes?

@@ -20,8 +20,8 @@ use crate::shared::SharedSockets;
 pub(crate) use crate::socket_owner::SocketOwner;
 use crate::tx::chunk::ClientChunk;
 
-/// Receive buffer that every stream is sure of, bytes: see `ClientParams::rx_floor_areas`.
-const FLOOR: usize = 65_536;
+/// Receive buffer that streams start with, bytes: see `ClientParams::rx_usual_areas`.
+pub(crate) const FIRST_WINDOW: u32 = 65_536;
 
 /// A release of sent bytes, due once the drivers of `exits` have passed `awaited_frame`.
 pub(crate) struct PendingRelease {
@@ -111,8 +111,8 @@ impl Engine {
         config.rp_filter = settings.rp_filter;
         config.held_frames = abi::nic::CORE_AREAS as usize;
         // Each socket is sure of this much. The shell grants more out of its client's pool.
-        config.tcp.recv_buffer = FLOOR;
-        config.tcp.recv_buffer_granted = FLOOR;
+        config.tcp.recv_buffer = FIRST_WINDOW as usize;
+        config.tcp.recv_buffer_granted = FIRST_WINDOW as usize;
         // Each interface has its own number: `InterfaceSettings::dad_transmits`.
         config.v6.dad_transmits = 0;
         // Announcements tell bridges, switches and peers at once that another stack has the

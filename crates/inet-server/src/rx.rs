@@ -157,8 +157,8 @@ impl Rx {
     }
 
     /// Opens an area of at least `least` bytes. Its size is a multiple of the usual size, so that
-    /// the pool does not fragment. As on Linux, there is always room for one datagram: the longest
-    /// one fits into the areas that every socket is sure of.
+    /// the pool does not fragment. As on Linux, there is room for one datagram that is longer than
+    /// the buffer. It may take areas that are promised to others while half of the pool is free.
     fn open_area(&mut self, pool: &Pool, least: usize) -> bool {
         let units = least.div_ceil(self.area_len()).max(1);
         if !self.areas.is_empty() && self.units() + units > self.limit {
@@ -166,7 +166,8 @@ impl Rx {
         }
         let pages = units.saturating_mul(self.area_pages.into());
         let Ok(pages) = u16::try_from(pages) else { return false };
-        let Ok(area) = pool.alloc(pages) else { return false };
+        let least = if units > self.limit { pool.pages() / 2 } else { 0 };
+        let Ok(area) = pool.alloc_leaving(pages, least) else { return false };
         self.held += area.len();
         let memory = AreaMemory::Area(area);
         self.areas.push_back(FilledArea { memory, first: self.written, end: self.written, len: 0 });

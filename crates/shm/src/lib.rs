@@ -94,4 +94,5 @@ pub use region::{
 };
 pub use ring::{Consumer, Producer, PushError, RingFault};
 pub use spin::{Spin, SpinLimit};
+pub use sync::Words64;
 pub use waiters::{PositionWord, Waiters};

@@ -264,10 +264,7 @@ fn marks_model(numbers: [u16; 2], counts: u64) {
     check(move || {
         let (word, fd) = (Word32::new(), OwnedFd::new());
         let sleeper = Sleeper::new(word.clone());
-        let marks = ReadinessBitmap {
-            summary: Word64::new(),
-            words: [Word64::new(), Word64::new()].into(),
-        };
+        let marks = ReadinessBitmap { summary: Word64::new(), words: Words64::new(66) };
         let values = [Word64::new(), Word64::new()];
         let markers: Vec<_> = (0..2)
             .map(|who| {
@@ -289,7 +286,7 @@ fn marks_model(numbers: [u16; 2], counts: u64) {
                 fd.poll_and_drain();
             }
             sleeper.awake();
-            marks.take(|word, bits| {
+            marks.take(usize::MAX, |word, bits| {
                 for (who, number) in numbers.into_iter().enumerate() {
                     if usize::from(number) / 64 == word && bits >> (number % 64) & 1 == 1 {
                         seen[who] = values[who].load(Ordering::Acquire);
@@ -314,9 +311,14 @@ fn loom_marks_in_two_words_are_not_lost() {
 }
 
 #[test]
+fn loom_marks_that_share_a_bit_of_the_summary_are_not_lost() {
+    marks_model([1, 4097], 1);
+}
+
+#[test]
 fn loom_a_number_marked_again_is_not_lost() {
     check(|| {
-        let marks = ReadinessBitmap { summary: Word64::new(), words: [Word64::new()].into() };
+        let marks = ReadinessBitmap { summary: Word64::new(), words: Words64::new(1) };
         let value = Word64::new();
         let marker = thread::spawn({
             let (marks, value) = (marks.clone(), value.clone());
@@ -330,7 +332,7 @@ fn loom_a_number_marked_again_is_not_lost() {
         let mut seen = 0;
         while seen < 3 {
             let before = seen;
-            marks.take(|_, bits| {
+            marks.take(usize::MAX, |_, bits| {
                 if bits != 0 {
                     seen = value.load(Ordering::Acquire);
                 }

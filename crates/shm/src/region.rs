@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
 use crate::layout::PAGE;
 pub use sum::{checksum, fold};
@@ -290,7 +290,11 @@ impl Region {
         let mapped =
             unsafe { rustix::mm::mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) };
         let refused = |errno| RegionError::System { action: "mmap", len, errno };
-        let base = NonNull::new(mapped.map_err(refused)?.cast()).ok_or(refused(Errno::INVAL))?;
+        let base: NonNull<u8> =
+            NonNull::new(mapped.map_err(refused)?.cast()).ok_or(refused(Errno::INVAL))?;
+        // A core dump would read, and so allocate, every page that nobody has touched.
+        // SAFETY: the new mapping; the advice changes no memory.
+        let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontDump) };
         Ok(Self { base, len, backing, access, strict })
     }
 

@@ -10,6 +10,10 @@ mod model;
 mod real;
 
 #[cfg(loom)]
+pub use self::model::Words64;
+#[cfg(loom)]
 pub(crate) use self::model::*;
+#[cfg(not(loom))]
+pub use self::real::Words64;
 #[cfg(not(loom))]
 pub(crate) use self::real::*;

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::str::FromStr;
 
-use abi::client::ClientParams;
+use abi::client::{ClientParams, MOST_PAGES};
 use abi::control::{FaultConfig, TcpDefaults};
 use abi::network::{Ipv6Mode, MOST_DAD_TRANSMITS, Prefixed};
 use rustix::process::Gid;
@@ -227,16 +227,19 @@ pub(crate) struct MemorySection {
     pub(crate) client: ClientSection,
 }
 
+/// Sockets of a client whose region is of huge pages.
+const HUGE_PAGES_SOCKETS: u16 = 1024;
+
 /// `[memory.client]`: the measures of each client's region.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ClientSection {
     pub(crate) huge_pages: bool,
     threads: Ranged<1, 64>,
-    sockets: Ranged<1, 4096>,
+    sockets: Option<Ranged<1, 65_535>>,
     area_pages: Ranged<1, 256>,
-    tx_pages: Option<Ranged<1, 262_144>>,
-    rx_pages: Option<Ranged<1, 262_144>>,
+    tx_pages: Option<Ranged<1, MOST_PAGES>>,
+    rx_pages: Option<Ranged<1, MOST_PAGES>>,
 }
 
 impl Default for ClientSection {
@@ -245,7 +248,7 @@ impl Default for ClientSection {
         Self {
             huge_pages: false,
             threads: Ranged(params.threads.into()),
-            sockets: Ranged(params.sockets.into()),
+            sockets: None,
             area_pages: Ranged(params.area_pages.into()),
             tx_pages: None,
             rx_pages: None,
@@ -254,49 +257,34 @@ impl Default for ClientSection {
 }
 
 impl ClientSection {
-    /// The measures. Pools that are not given get the floor of every socket and as much shared room
-    /// as the default has.
+    /// The measures. Pools that are not given get the usual size for so many sockets. With huge
+    /// pages, which are taken at once for the whole region, the default is a small region.
     ///
     /// # Errors
-    /// A sentence, when the pools cannot give every socket its floor or are too large.
+    /// A sentence, when the pools cannot give every socket an area or are too large.
     pub(crate) fn params(&self) -> Result<ClientParams, String> {
-        let default = ClientParams::default();
-        let mut params = ClientParams {
-            threads: self.threads.narrow(),
-            sockets: self.sockets.narrow(),
-            area_pages: self.area_pages.narrow(),
-            ..default
+        let sockets = match self.sockets {
+            Some(sockets) => sockets.narrow(),
+            None if self.huge_pages => HUGE_PAGES_SOCKETS,
+            None => ClientParams::default().sockets,
         };
-        let (tx_floor, rx_floor) = floors(&params);
-        let (tx_default, rx_default) = floors(&default);
-        let most = 1 << 18;
-        params.tx_pages = self
-            .tx_pages
-            .map_or((tx_floor + default.tx_pages - tx_default).min(most), |pages| pages.0);
-        params.rx_pages = self
-            .rx_pages
-            .map_or((rx_floor + default.rx_pages - rx_default).min(most), |pages| pages.0);
-        for (key, pages, floor) in
-            [("tx_pages", params.tx_pages, tx_floor), ("rx_pages", params.rx_pages, rx_floor)]
-        {
-            if pages < floor {
+        let (threads, area_pages) = (self.threads.narrow(), self.area_pages.narrow());
+        let mut params = ClientParams::with_pools(threads, sockets, area_pages);
+        params.tx_pages = self.tx_pages.map_or(params.tx_pages, |pages| pages.0);
+        params.rx_pages = self.rx_pages.map_or(params.rx_pages, |pages| pages.0);
+        let least = params.least_pages();
+        for (key, pages) in [("tx_pages", params.tx_pages), ("rx_pages", params.rx_pages)] {
+            if pages < least {
                 return Err(format!(
-                    "{} sockets with areas of {} pages need memory.client.{key} of at least \
-                     {floor} (at most {most}), not {pages}: use fewer sockets, smaller areas \
-                     or more pages",
-                    params.sockets, params.area_pages
+                    "{sockets} sockets with areas of {area_pages} pages need memory.client.{key} \
+                     of at least {least} (at most {MOST_PAGES}), not {pages}: use fewer sockets, \
+                     smaller areas or more pages",
                 ));
             }
         }
         params.layout().map_err(|error| error.to_string())?;
         Ok(params)
     }
-}
-
-/// Pages of the sending and of the receiving pool that each socket is sure of, for all sockets.
-fn floors(params: &ClientParams) -> (u32, u32) {
-    let tx = u32::from(params.sockets) * u32::from(params.area_pages);
-    (tx, tx * params.rx_floor_areas())
 }
 
 /// An integer in a range, both ends included.

@@ -1,6 +1,7 @@
 //! The socket table of a client.
 //!
-//! The place freed last is used first. So few pages of a large socket table are ever touched.
+//! The place freed last is used first. So few pages of a large socket table are ever touched, and
+//! the server's own table is as long as the most sockets that the client has had at a time.
 
 use abi::SocketId;
 
@@ -12,16 +13,25 @@ pub(crate) struct SocketTable {
     generations: Vec<u16>,
     free: Vec<u16>,
     touched: Vec<u16>,
+    /// Most places.
+    most: u16,
 }
 
 impl SocketTable {
     pub(crate) fn new(count: u16) -> Self {
         Self {
-            sockets: (0..count).map(|_| None).collect(),
-            generations: vec![0; usize::from(count)],
-            free: (0..count).rev().collect(),
+            sockets: Vec::new(),
+            generations: Vec::new(),
+            free: Vec::new(),
             touched: Vec::new(),
+            most: count,
         }
+    }
+
+    /// All places that were ever in use are below this.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.sockets.len()
     }
 
     /// The socket of a place.
@@ -36,7 +46,12 @@ impl SocketTable {
 
     /// The place of the next socket.
     pub(crate) fn next_free(&self) -> Option<u16> {
-        self.free.last().copied()
+        self.free.last().copied().or_else(|| self.next_unused())
+    }
+
+    /// The lowest place that was never in use.
+    fn next_unused(&self) -> Option<u16> {
+        u16::try_from(self.sockets.len()).ok().filter(|next| *next < self.most)
     }
 
     /// Has the socket's words published at the end of the iteration.
@@ -58,9 +73,20 @@ impl SocketTable {
     }
 
     pub(crate) fn claim(&mut self) -> Option<SocketId> {
-        let index = self.free.pop()?;
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => self.add_place()?,
+        };
         let generation = self.generations.get(usize::from(index)).copied()?;
         Some(SocketId { index, generation })
+    }
+
+    #[cold]
+    fn add_place(&mut self) -> Option<u16> {
+        let index = self.next_unused()?;
+        self.sockets.push(None);
+        self.generations.push(0);
+        Some(index)
     }
 
     pub(crate) fn put(&mut self, socket: Socket) {

@@ -520,7 +520,7 @@ fn a_list_of_many_sockets_comes_in_pages() {
     let mut world = World::new();
     // Areas of one page, and as many as each socket must have.
     let params = ClientParams { sockets: 300, area_pages: 1, tx_pages: 300, ..PARAMS };
-    let params = ClientParams { rx_pages: 300 * params.rx_floor_areas(), ..params };
+    let params = ClientParams { rx_pages: 300 * params.rx_usual_areas(), ..params };
     let mut program = world.a.admit(1, params);
     for port in 1..=300 {
         let id = [SocketKind::Datagram.to_word(), Family::V4.to_word()];

@@ -9,7 +9,7 @@ use super::{check, drain, push};
 use crate::bell::{Ringer, Sleep, Sleeper};
 use crate::readiness_bitmap::ReadinessBitmap;
 use crate::ring::{Consumer, Producer};
-use crate::sync::{OwnedFd, RingMemory, Word32, Word64};
+use crate::sync::{OwnedFd, RingMemory, Word32, Word64, Words64};
 use crate::waiters::{PositionWord, Waiters};
 
 /// The bit of the program's thread.
@@ -40,7 +40,7 @@ impl Attachment {
             count: PositionWord(Word64::new()),
             waiters: Waiters { bits: Word64::new(), position: Word64::new() },
             consumed: PositionWord(Word64::new()),
-            dirty: ReadinessBitmap { summary: Word64::new(), words: [Word64::new()].into() },
+            dirty: ReadinessBitmap { summary: Word64::new(), words: Words64::new(1) },
             server: (Word32::new(), OwnedFd::new()),
             program: (Word32::new(), OwnedFd::new()),
             bytes: Arc::new(UnsafeCell::new(0)),
@@ -90,7 +90,7 @@ impl Attachment {
                 self.server.1.poll_and_drain();
             }
             sleeper.awake();
-            self.dirty.take(|_, bits| marked = bits >> SOCKET & 1 == 1);
+            self.dirty.take(usize::MAX, |_, bits| marked = bits >> SOCKET & 1 == 1);
         }
     }
 

@@ -10,7 +10,7 @@ use super::name::{AreaError, AreaName, Owner, PoolLayout};
 use crate::bitmap::masks;
 use crate::layout::PAGE;
 use crate::region::{OutOfRange, PageAccess, Region};
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, OwnerTable};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, OwnerTable, zeroed};
 
 /// The state that all handles of one attachment share.
 pub(super) struct Attachment {
@@ -48,7 +48,7 @@ impl Attachment {
             let (offset, len) = (layout.pages_at, pages * PAGE);
             return Err(OutOfRange { offset, len, region: region.len() });
         }
-        let covered = (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let covered = zeroed(pages.div_ceil(64));
         Ok(Self { region: Arc::clone(region), layout, table, me, covered, allocator })
     }
 

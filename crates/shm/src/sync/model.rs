@@ -118,6 +118,29 @@ impl std::ops::Deref for Word64 {
     }
 }
 
+/// A run of words.
+#[derive(Debug, Clone)]
+pub struct Words64(Arc<Box<[AtomicU64]>>);
+
+impl Words64 {
+    pub(crate) fn new(count: usize) -> Self {
+        Self(Arc::new((0..count).map(|_| AtomicU64::new(0)).collect()))
+    }
+}
+
+impl std::ops::Deref for Words64 {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        &self.0
+    }
+}
+
+/// Private words of value 0.
+pub(crate) fn zeroed(count: usize) -> Box<[AtomicU64]> {
+    (0..count).map(|_| AtomicU64::new(0)).collect()
+}
+
 /// futex(2): compares and queues under the queue's lock. There is no timeout, so loom sees a lost
 /// wake-up as a deadlock.
 pub(crate) fn futex_wait(word: &Word32, asleep: u32, _: Option<Duration>) -> Result<(), Errno> {

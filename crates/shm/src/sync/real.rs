@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+use std::fmt;
+use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -134,6 +136,63 @@ impl OwnerTable {
         // used as atomics by every process. Through a read-only mapping they are only loaded.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.pages) }
     }
+}
+
+/// A run of 64-bit atomics in a region, which it keeps mapped.
+#[derive(Clone)]
+pub struct Words64 {
+    base: NonNull<AtomicU64>,
+    count: usize,
+    /// Keeps `base` mapped.
+    _region: Arc<Region>,
+}
+
+// SAFETY: an address in a region, which is Send and Sync; the memory is used as atomics only.
+unsafe impl Send for Words64 {}
+// SAFETY: as for Send; the fields never change.
+unsafe impl Sync for Words64 {}
+
+impl Words64 {
+    /// `count` words from `offset` on.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when they are not all inside, not aligned, or the region is mapped read-only.
+    pub fn in_region(
+        region: &Arc<Region>,
+        offset: usize,
+        count: usize,
+    ) -> Result<Self, OutOfRange> {
+        let len = count.saturating_mul(size_of::<u64>());
+        let base = region.aligned(offset, len, size_of::<u64>())?.cast();
+        Ok(Self { base, count, _region: Arc::clone(region) })
+    }
+}
+
+impl Deref for Words64 {
+    type Target = [AtomicU64];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: in range, aligned and writable (checked in `in_region`), mapped while `self`
+        // lives, and used as atomics by every process.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.count) }
+    }
+}
+
+impl fmt::Debug for Words64 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Words64").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+/// Private words of value 0. The allocator gets them as zeroed memory, so that words that are never
+/// touched cost no page.
+pub(crate) fn zeroed(count: usize) -> Box<[AtomicU64]> {
+    const { assert!(align_of::<AtomicU64>() == align_of::<u64>()) };
+    let words = Box::into_raw(vec![0_u64; count].into_boxed_slice());
+    // SAFETY: the same allocation; an AtomicU64 has the size and the values of a u64, and its
+    // alignment by the assertion above.
+    unsafe { Box::from_raw(words as *mut [AtomicU64]) }
 }
 
 /// Sleeps while `word` is `asleep`; EAGAIN if it is something else already.

@@ -102,7 +102,7 @@ pub struct Reactor {
     news: ReadinessBitmap,
     batch: RefCell<CallBatch<'static>>,
     calls: RefCell<ReactorCalls>,
-    /// By place of the socket.
+    /// By place of the socket, up to the highest one that a task has waited for.
     waiters: RefCell<Vec<SocketWakers>>,
     /// The task that calls [`Reactor::poll_iteration`].
     driver: RefCell<Option<Waker>>,
@@ -173,15 +173,13 @@ impl Reactor {
         let batch = CallBatch::shared(client)?;
         let server = &client.membership().server;
         let news = thread.take_news_words(server)?;
-        let mut waiters = Vec::new();
-        waiters.resize_with(server.layout().params.sockets.into(), SocketWakers::default);
         Ok(Rc::new(Self {
             client: Arc::clone(client),
             thread,
             news,
             batch: RefCell::new(batch),
             calls: RefCell::default(),
-            waiters: RefCell::new(waiters),
+            waiters: RefCell::default(),
             driver: RefCell::default(),
             asleep: RefCell::default(),
             wake_handle,
@@ -302,7 +300,11 @@ impl Reactor {
 
     fn leave_waker(&self, socket: &Socket, interest: Interest, context: &mut Context<'_>) {
         let mut all = self.waiters.borrow_mut();
-        let Some(waiters) = all.get_mut(usize::from(socket.index())) else { return };
+        let at = usize::from(socket.index());
+        if all.len() <= at {
+            all.resize_with(at + 1, SocketWakers::default);
+        }
+        let Some(waiters) = all.get_mut(at) else { return };
         let place = match interest {
             Interest::Read => &mut waiters.reader,
             Interest::Write => &mut waiters.writer,
@@ -329,7 +331,7 @@ impl Reactor {
 
     fn take_news(&self, wakers: &mut Vec<Waker>) {
         let mut all = self.waiters.borrow_mut();
-        self.news.take(|word, mut bits| {
+        self.news.take(all.len(), |word, mut bits| {
             while bits != 0 {
                 let at = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;

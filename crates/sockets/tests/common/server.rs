@@ -187,7 +187,7 @@ impl Core {
                 self.on_call(&PackagedCall::decode(&slot).unwrap());
             }
         }
-        self.head.dirty.take(|_, _| some = true);
+        self.head.dirty.take(usize::MAX, |_, _| some = true);
         for index in 0..self.socks.len() {
             some |= self.serve(u16::try_from(index).unwrap());
         }

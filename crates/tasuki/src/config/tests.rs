@@ -222,9 +222,11 @@ fn client_measures_that_do_not_fit_together() {
     let params = |text: &str| Config::parse(text).unwrap().memory.client.params();
     let error = params("[memory.client]\nsockets = 100\ntx_pages = 399\n").unwrap_err();
     assert!(error.contains("tx_pages of at least 400"), "{error}");
-    let error = params("[memory.client]\nsockets = 4096\narea_pages = 256\n").unwrap_err();
+    let error = params("[memory.client]\nsockets = 65535\narea_pages = 256\n").unwrap_err();
     assert!(error.contains("fewer sockets"), "{error}");
     assert!(params("[memory.client]\nsockets = 4096\n").is_ok());
+    // All huge pages are taken at once.
+    assert_eq!(params("[memory.client]\nhuge_pages = true\n").unwrap().sockets, 1024);
 }
 
 #[test]

@@ -20,6 +20,9 @@ use super::{ReplyContext, Supervisor};
 use crate::config::Mode;
 use crate::exit::Failure;
 
+/// Most shared sockets of a client: each takes a descriptor of the inet server.
+const MOST_OF_CLIENT: usize = 1024;
+
 /// A pair: the inet server's end, the program's end, and the cookie of the latter.
 fn pair() -> Result<(OwnedFd, OwnedFd, u64), Refusal> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
@@ -63,7 +66,7 @@ impl Supervisor {
         if sockets.len() > MOST_SHARED {
             return refuse(format!("a request shares at most {MOST_SHARED} sockets"));
         }
-        let most = usize::from(self.instance.settings.params.sockets);
+        let most = MOST_OF_CLIENT.min(self.instance.settings.params.sockets.into());
         if self.clients.count_shared(number) + sockets.len() > most {
             return refuse(format!("a client has at most {most} shared sockets"));
         }

@@ -1,0 +1,121 @@
+//! Programs with many connections at a time. The limit that a program meets is its own
+//! RLIMIT_NOFILE; no key has to be set for that.
+
+use std::fs;
+
+use tasuki_tests::{HOST, Mode, Running, STACK, World, eventually};
+
+const NET: &str = "connections";
+/// RLIMIT_NOFILE of programs with many connections.
+const LIMIT: &str = "20000";
+/// Memory that a connection may take of one process, KiB, and of each process beyond that.
+const EACH: u64 = 32;
+const BASE: u64 = 48 << 10;
+
+/// Memory of all processes of the instance, KiB, own and shared, by role.
+fn memory(world: &World) -> Vec<(String, u64)> {
+    let of = |pid: u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let rows = status
+            .lines()
+            .filter(|line| line.starts_with("RssAnon:") || line.starts_with("RssShmem:"));
+        rows.filter_map(|row| row.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
+    };
+    world.ps(NET).processes.iter().map(|process| (process.role.clone(), of(process.pid))).collect()
+}
+
+fn assert_bounded(world: &World, connections: u64) {
+    let memory = memory(world);
+    println!("with {connections} connections: {memory:?} KiB");
+    for (role, kib) in memory {
+        assert!(kib <= BASE + EACH * connections, "{role} has {kib} KiB");
+    }
+}
+
+fn assert_nothing_is_open(world: &World) {
+    eventually("no socket is left", || {
+        world.ss(NET).iter().all(|row| row.state.starts_with("TIME"))
+    });
+}
+
+#[test]
+fn a_server_has_as_many_connections_as_its_limit_allows() {
+    let Some(world) = World::new() else { return };
+    let Some(mode) = Mode::shared() else { return };
+    world.up(NET, mode, &[]);
+    let before = world.ps(NET).pools;
+    let count = 12_000;
+    let server = ["serve", "0.0.0.0", "8000", LIMIT, &count.to_string()];
+    let server = Running::start(world.on_net(NET, &world.script("connections.py", &server)));
+    let _ = server.line("ready");
+    let ask = ["connect", STACK, "8000", LIMIT, &count.to_string()];
+    let ask = world.spawn(&world.script("connections.py", &ask));
+    println!("{}", server.line("holds"));
+    assert_bounded(&world, count);
+    let said = ask.finish().success();
+    assert!(said.stdout.contains(&format!("closed {count}")), "{said}");
+    let said = server.finish().success();
+    println!("{}", said.stdout);
+    assert!(said.stdout.contains(&format!("served {count} most {count}")), "{said}");
+    assert_nothing_is_open(&world);
+    world.assert_pools_return(NET, &before);
+    world.down(NET);
+    world.assert_nothing_left();
+}
+
+#[test]
+fn a_client_has_as_many_connections_as_its_limit_allows() {
+    let Some(world) = World::new() else { return };
+    let Some(mode) = Mode::shared() else { return };
+    world.up(NET, mode, &[]);
+    let before = world.ps(NET).pools;
+    let count = 10_000;
+    let server = ["serve", HOST, "8000", LIMIT, &count.to_string()];
+    let server = world.spawn(&world.script("connections.py", &server));
+    let _ = server.line("ready");
+    let ask = ["connect", HOST, "8000", LIMIT, &count.to_string()];
+    let ask = Running::start(world.on_net(NET, &world.script("connections.py", &ask)));
+    println!("{}", ask.line("open"));
+    assert_bounded(&world, count);
+    let said = ask.finish().success();
+    println!("{}", said.stdout);
+    assert!(said.stdout.contains(&format!("closed {count}")), "{said}");
+    let said = server.finish().success();
+    assert!(said.stdout.contains(&format!("served {count} most {count}")), "{said}");
+    assert_nothing_is_open(&world);
+    world.assert_pools_return(NET, &before);
+    world.down(NET);
+    world.assert_nothing_left();
+}
+
+/// A limit below the number of connections: EMFILE at the limit, as the kernel gives it, and the
+/// connection that was refused a number waits for the next one that is free.
+#[test]
+fn a_program_meets_its_own_limit_of_descriptors() {
+    let Some(world) = World::new() else { return };
+    let limit = 200;
+    let command = |address: &str| {
+        world.script("connections.py", &["fill", address, "8000", &limit.to_string()])
+    };
+    let mut said = Vec::new();
+    for on_stack in [false, true] {
+        let (address, server) = if on_stack {
+            (STACK, Running::start(world.on_stack(Mode::given(), &command("0.0.0.0"))))
+        } else {
+            ("127.0.0.1", world.spawn(&command("127.0.0.1")))
+        };
+        let _ = server.line("ready");
+        let some = ["some", address, "8000", "1024", "250"];
+        let client = world.spawn(&world.script("connections.py", &some));
+        let finished = server.finish().success();
+        client.signal(rustix::process::Signal::KILL);
+        let _ = client.finish();
+        let lines = finished.stdout.lines().skip_while(|line| !line.starts_with("full"));
+        said.push(lines.map(str::to_owned).collect::<Vec<_>>());
+    }
+    let last = limit - 1;
+    let expected =
+        [format!("full EMFILE {last}"), "EMFILE".into(), "EMFILE".into(), format!("took {last}")];
+    assert_eq!(said, [expected.to_vec(), expected.to_vec()]);
+    world.assert_nothing_left();
+}
