@@ -1,4 +1,6 @@
-"""A DHCP server (RFC 2131) on DEVICE that gives every client ADDRESS/24, router and name server ROUTER.
+"""A DHCP server (RFC 2131): dhcp.py DEVICE ADDRESS ROUTER [SERVER DOMAIN].
+
+On DEVICE it gives every client ADDRESS/24, router ROUTER, name server SERVER (or ROUTER), and DOMAIN.
 
 The lease is for an hour. Prints each message that it got. Ends after its first DHCPACK.
 """
@@ -8,6 +10,7 @@ import struct
 import sys
 
 device, address, router = sys.argv[1:4]
+name_server, domain = sys.argv[4:6] if len(sys.argv) > 4 else (router, "")
 DISCOVER, OFFER, REQUEST, ACK = 1, 2, 3, 5
 COOKIE = bytes.fromhex("63825363")
 
@@ -37,7 +40,8 @@ def reply(asked, kind):
                           socket.inet_aton(address), host, bytes(4))
     message += asked[28:44] + bytes(192) + COOKIE
     for number, value in [(53, bytes([kind])), (54, host), (51, struct.pack("!I", 3600)),
-                          (1, bytes([255, 255, 255, 0])), (3, host), (6, host)]:
+                          (1, bytes([255, 255, 255, 0])), (3, host), (6, socket.inet_aton(name_server)),
+                          (15, domain.encode())][:None if domain else -1]:
         message += bytes([number, len(value)]) + value
     return message + b"\xff"
 

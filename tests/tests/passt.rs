@@ -158,3 +158,26 @@ fn the_instance_ends_with_passt_and_passt_with_the_instance() {
     eventually("no passt process runs", || passts().is_empty());
     drop(world);
 }
+
+/// In a user namespace, as this user may not mount. The program is the same user in it.
+#[test]
+fn a_user_without_rights_sees_the_instances_name_servers() {
+    let Some(world) = world() else { return };
+    let server = world.spawn(&world.script("dns.py", &["0.0.0.0", "53", "far.example=10.1.2.3"]));
+    let _ = server.line("ready");
+    // Where users may not open TUN devices, they have no relay, and libc's resolver no network.
+    let tun =
+        fs::metadata("/dev/net/tun").is_ok_and(|tun| tun.permissions().mode() & 0o006 == 0o006);
+    let (last, look_up) = match tun {
+        true => ("10.1.2.3", "id -u; cat /etc/resolv.conf; getent ahostsv4 far"),
+        false => ("search example\n", "id -u; cat /etc/resolv.conf"),
+    };
+    let words = ["run", "--dns", HOST, "--dns-search", "example", "--", "sh", "-c", look_up];
+    let said = Running::start(as_user(&world, &[], &words)).finish().success();
+    for line in [&*format!("{USER}\n"), &format!("nameserver {HOST}\n"), last] {
+        assert!(said.stdout.contains(line), "{line}: {said}");
+    }
+    assert_eq!(said.stderr, "", "{said}");
+    drop(server);
+    finish(&world);
+}

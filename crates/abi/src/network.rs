@@ -133,6 +133,21 @@ pub struct NetworkStatus {
     /// The neighbours, in order of interface and address.
     #[serde(default)]
     pub neighbours: Vec<NeighbourStatus>,
+    /// Where programs look names up.
+    #[serde(default)]
+    pub resolver: ResolverStatus,
+}
+
+/// Where the programs of an instance look names up.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ResolverStatus {
+    /// Name servers in order of preference: the configured ones, otherwise those learnt on all
+    /// interfaces.
+    pub servers: Vec<IpAddr>,
+    /// Domains that complete short names.
+    pub search: Vec<String>,
+    /// The servers may change, as the instance learns them.
+    pub learns: bool,
 }
 
 /// A neighbour: another host on a link.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use abi::frame::IfAttach;
 use abi::network::{
     AddressStatus, InterfaceSettings, InterfaceStatus, Ipv6Mode, NeighbourStatus, NetworkStatus,
-    Prefixed, RouteSettings, RouteStatus,
+    Prefixed, ResolverStatus, RouteSettings, RouteStatus,
 };
 use abi::offload::Features;
 use inet::{
@@ -201,7 +201,28 @@ impl Network {
             state: one.state.to_owned(),
         });
         let (routes, neighbours) = (routes.collect(), neighbours.collect());
-        NetworkStatus { interfaces, routes, neighbours }
+        let resolver = self.resolver(engine);
+        NetworkStatus { interfaces, routes, neighbours, resolver }
+    }
+
+    /// The name servers and domains learnt on all interfaces, each once.
+    fn resolver(&self, engine: &Engine) -> ResolverStatus {
+        let mut resolver = ResolverStatus::default();
+        for InterfaceRecord { id, .. } in &self.interfaces {
+            let lease = engine.stack.dhcp_lease(*id);
+            let leased = lease.into_iter().flat_map(|lease| &lease.dns).copied().map(IpAddr::V4);
+            for server in leased.chain(engine.stack.dns_servers(engine.now, *id)) {
+                if !resolver.servers.contains(&server) {
+                    resolver.servers.push(server);
+                }
+            }
+            if let Some(domain) = lease.and_then(|lease| lease.domain.as_ref())
+                && !resolver.search.contains(domain)
+            {
+                resolver.search.push(domain.clone());
+            }
+        }
+        resolver
     }
 
     fn name(&self, id: InterfaceId) -> &str {

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use abi::control::{ClientReply, ClientRequest, INTRODUCTION, VERSION};
+use abi::network::NetworkStatus;
 use rustix::io::Errno;
 use shm::Channel;
 
@@ -33,6 +34,17 @@ impl Introductions {
     pub(crate) fn introduce(&mut self, thread: u32) -> io::Result<OwnedFd> {
         let (_, fd) = self.ask(&ClientRequest::Introduce { thread })?;
         fd.ok_or_else(|| io::Error::other("the instance introduced nobody"))
+    }
+
+    /// The state of the instance's network.
+    ///
+    /// # Errors
+    /// One sentence: the instance does not tell, or has ended.
+    pub(crate) fn network(&mut self) -> io::Result<NetworkStatus> {
+        match self.ask(&ClientRequest::Network)?.0 {
+            ClientReply::Network(status) => Ok(status),
+            _ => Err(io::Error::other("the instance does not tell its network")),
+        }
     }
 
     fn ask(&mut self, request: &ClientRequest) -> io::Result<(ClientReply, Option<OwnedFd>)> {

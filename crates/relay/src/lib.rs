@@ -28,6 +28,8 @@
 //! introduction: programs with the library
 //! packet tun sweep: packets, the device, the kernel's lists
 //! line: how a filter reaches its relay
+//! resolver: the /etc/resolv.conf of programs
+//! mount: a file over another one
 //! notification filter kernel: the filter and its notifications; kernel sockets
 //! namespace: the network namespace
 //! route: rtnetlink
@@ -43,11 +45,13 @@ mod incoming;
 mod introduction;
 mod kernel;
 pub mod line;
+mod mount;
 mod namespace;
 mod notification;
 mod outgoing;
 mod packet;
 mod relay;
+pub mod resolver;
 mod route;
 mod state;
 mod sweep;
@@ -56,7 +60,6 @@ mod tun;
 mod waiting;
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -64,8 +67,10 @@ use sockets::Client;
 use tokio::task::LocalSet;
 
 use crate::introduction::Introductions;
+use crate::line::ProgramEnds;
 use crate::namespace::Namespace;
 use crate::notification::NotificationSocket;
+use crate::resolver::ShownResolver;
 use crate::state::Relay;
 use crate::sweep::Sweep;
 use crate::tun::Tun;
@@ -73,7 +78,7 @@ use crate::tun::Tun;
 /// The relay's name as a client.
 const NAME: &str = "tasuki-relay";
 
-/// Serves the programs behind a filter, as a client of the instance at `instance`. `calls` gives
+/// Serves the programs behind a filter, as a client of the instance at `instance`. `ends` gives
 /// the filter's end when it is there; `None`: no program has started. `restrict` takes the process
 /// into its sandbox, when it has all that it needs from outside.
 ///
@@ -81,7 +86,7 @@ const NAME: &str = "tasuki-relay";
 /// Why programs cannot be served: no instance, or no right to make a network namespace.
 pub fn run(
     instance: &Path,
-    calls: impl FnOnce() -> Option<OwnedFd>,
+    ends: impl FnOnce() -> Option<ProgramEnds>,
     restrict: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<()> {
     let mut introductions = Introductions::begin(instance)?;
@@ -94,7 +99,9 @@ pub fn run(
         }),
         None => Err("in mode library the stack is inside one program".to_owned()),
     };
-    let Some(calls) = calls().map(NotificationSocket::new) else { return Ok(()) };
+    let Some(ProgramEnds { calls, resolver }) = ends() else { return Ok(()) };
+    let calls = NotificationSocket::new(calls);
+    let resolver = resolver.map(ShownResolver::new);
     let (namespace, tun) = match made {
         Ok(made) => made,
         Err(why) => {
@@ -105,7 +112,8 @@ pub fn run(
     let sweep = Sweep::new()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     restrict()?;
-    let Some(first) = waiting::first_socket(&calls, &mut introductions)? else { return Ok(()) };
+    let first = waiting::first_socket(&calls, &mut introductions, resolver.as_ref())?;
+    let Some(first) = first else { return Ok(()) };
     let Some(mut introductions) = introductions else { return Ok(()) };
     let own = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
     let client = Client::connect_over(introductions.introduce(own)?, NAME);
@@ -117,6 +125,7 @@ pub fn run(
         tun: Tun::new(tun)?,
         sweep,
         introductions: introductions.into(),
+        resolver,
         connecting: Default::default(),
         listeners: Default::default(),
         carriers: Default::default(),

@@ -17,17 +17,43 @@ use rustix::net::{
 };
 
 use crate::filter;
+use crate::resolver::ResolverFile;
+
+/// What the relay of a program gets from the program's process.
+#[derive(Debug)]
+pub struct ProgramEnds {
+    /// The filter's end.
+    pub calls: OwnedFd,
+    /// The file that the program sees as /etc/resolv.conf, to be written.
+    pub resolver: Option<OwnedFd>,
+}
 
 /// Gives the process of `command` the filter, right before it becomes the program, and sends the
 /// filter's end over `line`. Where the system refuses, `required` says whether the program starts
-/// all the same; a sentence on standard error says what that means.
-pub fn attach(command: &mut Command, line: OwnedFd, required: bool) {
-    let begin = move || match filter::install() {
-        Ok(end) => send(&line, end.as_fd()).inspect_err(|_| say(GONE, "\n")),
-        Err(error) if required => Err(error),
-        Err(error) => {
-            report(&error);
-            Ok(())
+/// all the same; a sentence on standard error says what that means. The program sees `resolver` as
+/// /etc/resolv.conf, where the system lets it.
+pub fn attach(
+    command: &mut Command,
+    line: OwnedFd,
+    required: bool,
+    resolver: Option<ResolverFile>,
+) {
+    let begin = move || {
+        let shown = resolver.as_ref().and_then(|file| match file.show() {
+            Ok(shown) => Some(shown),
+            Err(_) => {
+                say(NOT_SHOWN, ": the program asks the host's name servers\n");
+                None
+            }
+        });
+        match filter::install() {
+            Ok(end) => send(&line, end.as_fd(), shown.as_ref().map(AsFd::as_fd))
+                .inspect_err(|_| say(GONE, "\n")),
+            Err(error) if required => Err(error),
+            Err(error) => {
+                report(&error);
+                Ok(())
+            }
         }
     };
     // SAFETY: between fork and exec it makes system calls only: it neither allocates nor locks.
@@ -49,6 +75,9 @@ pub fn refuse(command: &mut Command) {
 
 /// Its own message, on the same standard error, says why.
 const GONE: &str = "tasuki: the relay has ended, so the program does not start";
+
+/// Before the sentence says what that means.
+const NOT_SHOWN: &str = "tasuki: the system lets this user put no file over /etc/resolv.conf";
 
 /// Two sentences; the errors that have words of their own are the usual ones.
 fn report(error: &io::Error) {
@@ -72,18 +101,19 @@ fn say(why: &str, so: &str) {
     let _ = rustix::io::writev(stderr, &parts);
 }
 
-fn send(line: &OwnedFd, end: BorrowedFd<'_>) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+fn send(line: &OwnedFd, end: BorrowedFd<'_>, resolver: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let fds = [end];
-    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+    let both = [end, resolver.unwrap_or(end)];
+    let fds = if resolver.is_some() { &both[..] } else { &both[..1] };
+    ancillary.push(SendAncillaryMessage::ScmRights(fds));
     sendmsg(line, &[IoSlice::new(b"x")], &mut ancillary, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
 /// Waits for the filter's end. `None`: there is no program, or it has no filter.
-pub fn receive(line: &OwnedFd) -> Option<OwnedFd> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+pub fn receive(line: &OwnedFd) -> Option<ProgramEnds> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let mut parts = [IoSliceMut::new(&mut byte)];
@@ -92,7 +122,9 @@ pub fn receive(line: &OwnedFd) -> Option<OwnedFd> {
     });
     received.ok()?;
     ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        RecvAncillaryMessage::ScmRights(mut fds) => {
+            Some(ProgramEnds { calls: fds.next()?, resolver: fds.next() })
+        }
         _ => None,
     })
 }

@@ -2,10 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use abi::network::NetworkStatus;
 use sockets::Client;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::introduction::Introductions;
 use crate::namespace::Namespace;
+use crate::resolver::ShownResolver;
 use crate::sweep::Sweep;
 use crate::tun::Tun;
 
@@ -26,6 +27,8 @@ pub(crate) struct Relay {
     pub(crate) tun: Tun,
     pub(crate) sweep: Sweep,
     pub(crate) introductions: RefCell<Introductions>,
+    /// The file that programs see as /etc/resolv.conf, if they see one of ours.
+    pub(crate) resolver: Option<ShownResolver>,
     pub(crate) connecting: RefCell<Connecting>,
     /// What listens at the instance for programs, by their sockets' local ends.
     pub(crate) listeners: RefCell<HashMap<SocketAddr, JoinHandle<()>>>,
@@ -81,10 +84,15 @@ impl Relay {
         self.carried.get() == 0 && idle && self.connecting.borrow().pending.is_empty()
     }
 
-    /// The programs' sockets get the addresses that the instance has now.
+    /// The programs' sockets get the addresses that the instance has now, and programs its name
+    /// servers.
     pub(crate) fn refresh_addresses(&self) {
-        match addresses(&self.client) {
-            Ok(addresses) => {
+        match self.client.network() {
+            Ok(network) => {
+                if let Some(shown) = &self.resolver {
+                    shown.update(&network.resolver);
+                }
+                let addresses = addresses(network);
                 if let Err(error) = self.namespace.borrow_mut().set_addresses(&addresses) {
                     tracing::warn!(%error, "programs' sockets lack addresses of the instance");
                 }
@@ -95,12 +103,11 @@ impl Relay {
 }
 
 /// The addresses that programs' sockets can have: those of the instance that are in use.
-fn addresses(client: &Client) -> io::Result<Vec<IpAddr>> {
-    let network = client.network()?;
+fn addresses(network: NetworkStatus) -> Vec<IpAddr> {
     let all = network.interfaces.into_iter().flat_map(|interface| interface.addresses);
     let usable = all.filter(|address| !matches!(&*address.state, "tentative" | "dadfailed"));
     let link_local =
         |address: &IpAddr| matches!(address, IpAddr::V6(a) if a.is_unicast_link_local());
     let addresses = usable.map(|address| address.address);
-    Ok(addresses.filter(|a| !a.is_loopback() && !link_local(a)).collect())
+    addresses.filter(|a| !a.is_loopback() && !link_local(a)).collect()
 }

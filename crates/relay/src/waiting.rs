@@ -1,15 +1,20 @@
 //! The relay before a program needs it, which most programs never do.
 //!
 //! Programs with the library are introduced, and make their sockets themselves. The relay becomes a
-//! client of the instance with the first call that only it can answer.
+//! client of the instance with the first call that only it can answer. Until then it looks for new
+//! name servers now and then, if the instance learns some and programs see them.
 
 use std::io;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::introduction::{Introductions, answer, is_asked_for};
 use crate::notification::{Notification, NotificationSocket};
+use crate::resolver::ShownResolver;
+
+/// How long a program's file may have former name servers.
+const LOOK_AGAIN: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
 /// Introduces programs until one makes a socket without the library: that call. `None`: the last
 /// program has ended.
@@ -19,10 +24,16 @@ use crate::notification::{Notification, NotificationSocket};
 pub(crate) fn first_socket(
     calls: &NotificationSocket,
     introductions: &mut Option<Introductions>,
+    resolver: Option<&ShownResolver>,
 ) -> io::Result<Option<Notification>> {
+    let mut learns = update(introductions, resolver);
     loop {
         let mut fds = [PollFd::new(calls, PollFlags::IN)];
-        rustix::io::retry_on_intr(|| poll(&mut fds, None))?;
+        let pause = learns.then_some(&LOOK_AGAIN);
+        if rustix::io::retry_on_intr(|| poll(&mut fds, pause))? == 0 {
+            learns = update(introductions, resolver);
+            continue;
+        }
         if !fds[0].revents().contains(PollFlags::IN) {
             return Ok(None);
         }
@@ -41,6 +52,21 @@ pub(crate) fn first_socket(
     }
 }
 
+/// Programs see the instance's name servers as they are now. True: these may change.
+fn update(introductions: &mut Option<Introductions>, resolver: Option<&ShownResolver>) -> bool {
+    let (Some(introductions), Some(shown)) = (introductions, resolver) else { return false };
+    match introductions.network() {
+        Ok(network) => {
+            shown.update(&network.resolver);
+            network.resolver.learns
+        }
+        Err(error) => {
+            tracing::debug!(%error, "the instance does not tell its name servers");
+            false
+        }
+    }
+}
+
 /// Introduces programs until the last one has ended, and refuses the sockets of others: they cannot
 /// be relayed, and `why`. The first refusal is explained on standard error.
 ///
@@ -52,7 +78,7 @@ pub(crate) fn refuse(
     why: &str,
 ) -> io::Result<()> {
     let mut said = false;
-    while let Some(call) = first_socket(calls, introductions)? {
+    while let Some(call) = first_socket(calls, introductions, None)? {
         calls.answer(&call, Err(Errno::NETDOWN));
         if !said {
             tracing::warn!("a program makes sockets without libc, and has no network: {why}");

@@ -1,25 +1,24 @@
 //! The command line: one item per option, with its help and its parser.
 
+mod instance;
 mod instruments;
 #[cfg(test)]
 mod pages;
 mod processes;
+mod run;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use abi::network::Ipv6Mode;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use crate::cidr::Cidr;
-use crate::config::{Fault, Mode, Router};
-use crate::device::Device;
 use crate::exit;
-use crate::publish::Publish;
 use crate::runtime_dir::InstanceName;
 
+pub(crate) use self::instance::{InstanceOptions, Ipv6Choice, Switch};
 pub(crate) use self::instruments::{StagesArgs, StatsArgs};
 pub(crate) use self::processes::{RelayArgs, ServerArgs};
+pub(crate) use self::run::{Intercept, RunArgs};
 
 /// Run unmodified programs on a TCP/IP stack made of small processes
 ///
@@ -107,121 +106,6 @@ pub(crate) fn refusal(error: &clap::Error, mut words: impl Iterator<Item = OsStr
     let command = words.next().filter(|word| visible().find_subcommand(word).is_some());
     let command = command.map_or(String::new(), |word| format!(" {}", word.display()));
     format!("{what}; see `tasuki{command} --help`")
-}
-
-/// Run a program on the stack
-///
-/// Without --net, the program gets an instance of its own, which lives as long as the program: a
-/// new TAP device whose host side has the gateway's address, and a stack with the other one. Users
-/// who may not make a TAP device get passt instead, if it is installed. Either way the program
-/// reaches the host's services at the gateway's address. tasuki passes signals on, ends with the
-/// program's exit code and leaves nothing behind.
-#[derive(Debug, Args)]
-#[command(after_help = RUN_EXAMPLES, after_long_help = run_help())]
-pub(crate) struct RunArgs {
-    /// Use the running instance NAME instead of making one
-    #[arg(long, value_name = "NAME", conflicts_with_all = INSTANCE_OPTIONS)]
-    pub(crate) net: Option<InstanceName>,
-    /// How the program's sockets become Tasuki's: by the preloaded library (preload), by a filter
-    /// of system calls and a relay (seccomp: also static programs and direct system calls), or both
-    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
-    pub(crate) intercept: Intercept,
-    #[command(flatten)]
-    pub(crate) options: InstanceOptions,
-    /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true)]
-    #[arg(value_name = "PROGRAM [ARG]")]
-    pub(crate) program: Vec<OsString>,
-}
-
-const RUN_EXAMPLES: &str = "\
-Examples:
-  tasuki run -- curl http://10.219.0.1:8000/     a private instance for one download
-  tasuki run --net web -- python3 -m http.server on the instance of `tasuki up web`
-  tasuki run --mode fused --address 192.168.77.2/24 -- wget http://192.168.77.1/
-  tasuki run --ip 10.9.0.2/24,fd00:9::2/64 -- curl http://[fd00:9::1]:8000/
-  tasuki run --fault loss=0.01,seed=7 -- curl http://10.219.0.1:8000/";
-
-fn run_help() -> String {
-    format!("{RUN_EXAMPLES}\n\n{}", exit::HELP)
-}
-
-// In strings, since rustdoc takes brackets for links.
-const NIC_HELP: &str = "Network device: tap:NAME (made by Tasuki), packet:INTERFACE (the host's, \
-    as one more station there), xdp:INTERFACE (taken over), passt: (needs no right), wire:SOCKET \
-    (a link to another instance), pcap:FILE[,OUTPUT][,fast][,delay=SECONDS] (a capture file) \
-    [default: tap:tasuki0, tap:tasuki1, ..., or passt: for users who may not make a TAP device]";
-const PUBLISH_HELP: &str = "Ports of the host that lead to the stack, with passt: \
-    [ADDRESS:]PORT[:STACK-PORT][/udp]";
-
-/// How an instance is set up; each wins over the configuration file.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct InstanceOptions {
-    /// Processes: inet server and NIC driver apart (split), in one (fused), or inside the program,
-    /// of which there is one at a time (library)
-    #[arg(long, value_enum)]
-    pub(crate) mode: Option<Mode>,
-    #[arg(long, value_name = "KIND:NAME", help = NIC_HELP)]
-    pub(crate) nic: Option<Device>,
-    #[arg(short, long, value_name = "PORT,...", value_delimiter = ',', help = PUBLISH_HELP)]
-    pub(crate) publish: Vec<Publish>,
-    /// The stack's addresses with prefix lengths, IPv4 and IPv6 [default: 10.219.N.2/24, first N
-    /// not in use]
-    #[arg(long, visible_alias = "ip", value_name = "CIDR,...", value_delimiter = ',')]
-    pub(crate) address: Vec<Cidr>,
-    /// The host's addresses on the device, the stack's routers, at most one of each family
-    /// [default: the first host of the family's first network]
-    #[arg(long, value_name = "IP,...", value_delimiter = ',')]
-    pub(crate) gateway: Vec<Router>,
-    /// IPv6: from routers' advertisements too (auto), as given and link-local only (static), or not
-    /// at all (off) [default: auto]
-    #[arg(long, value_enum, value_name = "HOW")]
-    pub(crate) ipv6: Option<Ipv6Choice>,
-    /// Ask a DHCP server on the device's link for the IPv4 address, routes and name servers; the
-    /// host's end of the device then gets no IPv4 address
-    #[arg(long)]
-    pub(crate) dhcp: bool,
-    /// Read the configuration from FILE (TOML)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// Leave checksums and the splitting of long segments to the device, as far as it can; off with
-    /// --fault, except with super_segments=on [default: on]
-    #[arg(long, value_enum, value_name = "on|off", hide_possible_values = true)]
-    pub(crate) offload: Option<Switch>,
-    /// Make faults on the wire: loss=P,duplicate=P,reorder=P,corrupt=P,seed=N; with
-    /// super_segments=on, to whole super-segments, so that many segments are lost (doubled, late)
-    /// at once
-    #[arg(long, value_name = "KEY=VALUE,...")]
-    pub(crate) fault: Option<Fault>,
-}
-
-/// The names of all of [`InstanceOptions`]: they mean nothing for an instance that runs already.
-const INSTANCE_OPTIONS: [&str; 10] =
-    ["mode", "nic", "publish", "address", "gateway", "ipv6", "dhcp", "config", "offload", "fault"];
-
-/// A switch: on or off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Switch {
-    On,
-    Off,
-}
-
-/// How the stack comes by IPv6.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Ipv6Choice {
-    Auto,
-    Static,
-    Off,
-}
-
-impl Ipv6Choice {
-    pub(crate) fn mode(self) -> Ipv6Mode {
-        match self {
-            Self::Auto => Ipv6Mode::Auto,
-            Self::Static => Ipv6Mode::Static,
-            Self::Off => Ipv6Mode::Off,
-        }
-    }
 }
 
 /// Start an instance that programs can share
@@ -430,20 +314,9 @@ pub(crate) struct ManualArgs {
     pub(crate) directory: PathBuf,
 }
 
-/// How the sockets of a program become Tasuki's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub(crate) enum Intercept {
-    /// The library where it can be loaded, and the filter beneath it
-    #[default]
-    Auto,
-    /// The library only: programs that make system calls themselves use the host's network
-    Preload,
-    /// The filter only
-    Seccomp,
-}
-
 #[cfg(test)]
 mod tests {
+    use super::instance::INSTANCE_OPTIONS;
     use super::*;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {

@@ -24,8 +24,10 @@ use crate::exit::{Code, Failure};
 use crate::publish::Publish;
 
 mod busy_poll;
+mod resolver;
 
 pub(crate) use self::busy_poll::BusyPollKey;
+pub(crate) use self::resolver::{NameServer, SearchDomain};
 
 /// A whole file. Everything may be left out.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -50,6 +52,8 @@ pub(crate) struct InstanceSection {
     pub(crate) busy_poll: BusyPollKey,
     pub(crate) group: Option<Group>,
     pub(crate) faults_per_second: Ranged<0, 1000>,
+    pub(crate) dns: List<NameServer>,
+    pub(crate) search: List<SearchDomain>,
 }
 
 impl Default for InstanceSection {
@@ -60,6 +64,8 @@ impl Default for InstanceSection {
             busy_poll: BusyPollKey::default(),
             group: None,
             faults_per_second: Ranged(1),
+            dns: List::default(),
+            search: List::default(),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use abi::control::{ClientReply, ClientRequest};
+use abi::network::ResolverStatus;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 use shm::peer::Peer;
@@ -155,6 +156,20 @@ pub(crate) fn find_for_program(name: &InstanceName) -> Result<PathBuf, Failure> 
         return Operator::connect(name).and(Err(not_running(name)));
     };
     connect(name, &path).map(|_| path)
+}
+
+/// Where the programs of an instance look names up, asked for at its programs' socket.
+///
+/// # Errors
+/// [`Code::NoInstance`], [`Code::Rights`], or the instance's refusal.
+pub(crate) fn resolver(name: &InstanceName, socket: &Path) -> Result<ResolverStatus, Failure> {
+    let (stream, _) = connect(name, socket)?;
+    let channel = Channel::from_fd(stream.into());
+    let mut program = Operator { name: name.clone(), channel, supervisor: None };
+    match program.ask(&ClientRequest::Network)? {
+        (ClientReply::Network(status), _) => Ok(status.resolver),
+        (reply, _) => Err(program.unexpected(&reply)),
+    }
 }
 
 /// Connects to a socket of an instance, and looks whose it is.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use abi::client::ClientParams;
 use abi::control::{BusyPoll, FaultConfig, TcpDefaults};
-use abi::network::{Ipv6Mode, RouteSettings};
+use abi::network::{Ipv6Mode, ResolverStatus, RouteSettings};
 use rustix::process::Gid;
 use sandbox::Demand;
 use sandbox::demand::VARIABLE;
@@ -46,6 +46,8 @@ pub(crate) struct Settings {
     pub(crate) rp_filter: u8,
     /// How much of the servers' sandbox is wanted.
     pub(crate) sandbox: Demand,
+    /// Where programs look names up.
+    pub(crate) resolver: ResolverStatus,
 }
 
 /// The settings of one interface.
@@ -128,6 +130,7 @@ impl Settings {
         Ok(Self {
             name,
             mode,
+            resolver: resolver(options, &config.instance, &links, ipv6),
             links,
             huge_pages: config.memory.huge_pages,
             client_huge_pages: config.memory.client.huge_pages,
@@ -143,6 +146,28 @@ impl Settings {
             tcp: config.tcp,
             busy_poll: busy_poll(config.instance.busy_poll.0),
         })
+    }
+}
+
+/// The configured name servers and domains; or the instance may learn some.
+fn resolver(
+    options: &InstanceOptions,
+    section: &InstanceSection,
+    links: &[LinkSettings],
+    ipv6: Ipv6Mode,
+) -> ResolverStatus {
+    let (dns, search) = (&options.dns, &options.dns_search);
+    let dns = if dns.is_empty() { &section.dns.0 } else { dns };
+    let search = if search.is_empty() { &section.search.0 } else { search };
+    let advertised = |link: &LinkSettings| {
+        let shared = link.device.as_ref().is_some_and(|device| device.kind().is_shared());
+        ipv6 == Ipv6Mode::Auto && shared
+    };
+    let learns = links.iter().any(|link| link.dhcp || advertised(link));
+    ResolverStatus {
+        servers: dns.iter().map(|server| server.0).collect(),
+        search: search.iter().map(|domain| domain.0.clone()).collect(),
+        learns: dns.is_empty() && learns,
     }
 }
 

@@ -9,6 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use abi::network::ResolverStatus;
+use relay::resolver::ResolverFile;
 use sandbox::{Demand, Plan, Role};
 
 use crate::cli::RelayArgs;
@@ -45,7 +47,8 @@ pub(crate) fn relay(args: &RelayArgs) -> Result<u8, Failure> {
 }
 
 /// Lets `command` have a filter, with a relay that is a client of the instance at `socket`. Where
-/// the system refuses the filter, the command starts without unless it is `required`.
+/// the system refuses the filter, the command starts without unless it is `required`. The program
+/// sees the instance's name servers, if it has any or will learn some.
 ///
 /// # Errors
 /// The system's.
@@ -53,6 +56,7 @@ pub(super) fn start_relay(
     command: &mut Command,
     socket: &Path,
     required: bool,
+    resolver: &ResolverStatus,
 ) -> Result<(), Failure> {
     let failed = |error| Failure::system("start the relay", error);
     let (program, relay) = UnixStream::pair().map_err(failed)?;
@@ -60,8 +64,20 @@ pub(super) fn start_relay(
     starter.arg("--detach").stdin(OwnedFd::from(relay));
     // What goes wrong there is said there.
     starter.status().map_err(failed)?;
-    relay::line::attach(command, program.into(), required);
+    relay::line::attach(command, program.into(), required, resolver_file(resolver));
     Ok(())
+}
+
+/// The program's /etc/resolv.conf, if it is to see another one than the host's.
+fn resolver_file(resolver: &ResolverStatus) -> Option<ResolverFile> {
+    if resolver.servers.is_empty() && !resolver.learns {
+        return None;
+    }
+    let made = ResolverFile::new(resolver);
+    made.inspect_err(|error| {
+        tracing::warn!(%error, "programs do not see the instance's name servers: /etc/resolv.conf");
+    })
+    .ok()
 }
 
 fn relay_command(instance: &Path, demand: Demand) -> Command {

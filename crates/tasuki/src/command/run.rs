@@ -8,6 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use abi::network::ResolverStatus;
+
 use super::relay::start_relay;
 use crate::cli::{Intercept, RunArgs};
 use crate::config::Mode;
@@ -39,16 +41,22 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
         let sentence = "mode library has no relay: use another --mode, or --intercept auto";
         return Err(Failure::new(Code::Usage, sentence));
     }
+    if (library || intercept == Intercept::Preload) && !options.dns.is_empty() {
+        let sentence = "programs ask name servers through the relay: --dns does not go with mode \
+                        library or --intercept preload";
+        return Err(Failure::new(Code::Usage, sentence));
+    }
     let reach = if library { Reach::Shim } else { Reach::of(intercept) };
     let mut command = Command::new(program::find(name, reach)?);
     command.arg0(name).args(arguments);
     let signals = Signals::catch()?;
+    let resolver = settings.resolver.clone();
     let instance = Instance::make(settings)?;
     if library && intercept == Intercept::Auto {
         relay::line::refuse(&mut command);
-        on(&mut command, instance.socket_path(), Intercept::Preload)?;
+        on(&mut command, instance.socket_path(), Intercept::Preload, &resolver)?;
     } else {
-        on(&mut command, instance.socket_path(), intercept)?;
+        on(&mut command, instance.socket_path(), intercept, &resolver)?;
     }
     Supervisor::start(instance, signals, Workload::Program(command))?.run()
 }
@@ -60,7 +68,16 @@ fn join(name: &InstanceName, how: Intercept, mut command: Command) -> Failure {
         Ok(socket) => socket,
         Err(failure) => return failure,
     };
-    match on(&mut command, &socket, how) {
+    let resolver = match how {
+        Intercept::Preload => Ok(ResolverStatus::default()),
+        Intercept::Auto | Intercept::Seccomp => operator::resolver(name, &socket),
+    };
+    // In mode `library` an instance without a program knows nothing.
+    let resolver = resolver.unwrap_or_else(|failure| {
+        tracing::debug!(%failure, "programs see the host's name servers");
+        ResolverStatus::default()
+    });
+    match on(&mut command, &socket, how, &resolver) {
         Ok(()) => {
             let error = command.exec();
             cannot_execute(&command, &error)
@@ -69,14 +86,19 @@ fn join(name: &InstanceName, how: Intercept, mut command: Command) -> Failure {
     }
 }
 
-/// Puts the program on the instance at `socket`.
-fn on(command: &mut Command, socket: &Path, how: Intercept) -> Result<(), Failure> {
+/// Puts the program on the instance at `socket`, which has these name servers.
+fn on(
+    command: &mut Command,
+    socket: &Path,
+    how: Intercept,
+    resolver: &ResolverStatus,
+) -> Result<(), Failure> {
     command.env("TASUKI_SOCKET", socket);
     if how != Intercept::Seccomp {
         command.env("LD_PRELOAD", program::preload()?);
     }
     if how != Intercept::Preload {
-        start_relay(command, socket, how == Intercept::Seccomp)?;
+        start_relay(command, socket, how == Intercept::Seccomp, resolver)?;
     }
     Ok(())
 }

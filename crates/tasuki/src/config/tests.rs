@@ -88,6 +88,7 @@ fn the_page_has_every_key_of_the_example_and_its_default() {
     let keys = example_keys();
     // Defaults that depend on the machine, and those of routes and further interfaces.
     let open = ["address", "gateway", "device", "routes", "publish", "fastopen_key", "group"];
+    let open = [&open[..], &["dns", "search"]].concat();
     for (section, key, default) in keys.iter().filter(|(section, ..)| section != "[[interface]]") {
         let rows = page.split_once(&format!("\n## `{section}`\n")).expect(section).1;
         let rows = rows.split_once("\n## ").map_or(rows, |(rows, _)| rows);

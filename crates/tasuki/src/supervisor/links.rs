@@ -9,7 +9,7 @@
 use std::os::fd::AsFd;
 
 use abi::control::ServerRequest;
-use abi::network::NetworkStatus;
+use abi::network::{NetworkStatus, ResolverStatus};
 use nic_driver::interface::{Change, Interface};
 
 use super::backend;
@@ -155,6 +155,19 @@ impl Supervisor {
                 interface.device = link.device.device.to_string();
             }
         }
+        status.resolver = merge(&self.instance.settings.resolver, status.resolver);
         status
+    }
+}
+
+/// What is configured, and otherwise what the instance has learnt.
+fn merge(configured: &ResolverStatus, learnt: ResolverStatus) -> ResolverStatus {
+    fn or<T: Clone>(configured: &[T], learnt: Vec<T>) -> Vec<T> {
+        if configured.is_empty() { learnt } else { configured.to_vec() }
+    }
+    ResolverStatus {
+        servers: or(&configured.servers, learnt.servers),
+        search: or(&configured.search, learnt.search),
+        learns: configured.learns,
     }
 }

@@ -1,0 +1,58 @@
+//! The command line of `tasuki run`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::instance::{INSTANCE_OPTIONS, InstanceOptions};
+use crate::exit;
+use crate::runtime_dir::InstanceName;
+
+/// Run a program on the stack
+///
+/// Without --net, the program gets an instance of its own, which lives as long as the program: a
+/// new TAP device whose host side has the gateway's address, and a stack with the other one. Users
+/// who may not make a TAP device get passt instead, if it is installed. Either way the program
+/// reaches the host's services at the gateway's address. tasuki passes signals on, ends with the
+/// program's exit code and leaves nothing behind.
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES, after_long_help = run_help())]
+pub(crate) struct RunArgs {
+    /// Use the running instance NAME instead of making one
+    #[arg(long, value_name = "NAME", conflicts_with_all = INSTANCE_OPTIONS)]
+    pub(crate) net: Option<InstanceName>,
+    /// How the program's sockets become Tasuki's: by the preloaded library (preload), by a filter
+    /// of system calls and a relay (seccomp: also static programs and direct system calls), or both
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    pub(crate) intercept: Intercept,
+    #[command(flatten)]
+    pub(crate) options: InstanceOptions,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true)]
+    #[arg(value_name = "PROGRAM [ARG]")]
+    pub(crate) program: Vec<OsString>,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  tasuki run -- curl http://10.219.0.1:8000/     a private instance for one download
+  tasuki run --net web -- python3 -m http.server on the instance of `tasuki up web`
+  tasuki run --mode fused --address 192.168.77.2/24 -- wget http://192.168.77.1/
+  tasuki run --ip 10.9.0.2/24,fd00:9::2/64 -- curl http://[fd00:9::1]:8000/
+  tasuki run --fault loss=0.01,seed=7 -- curl http://10.219.0.1:8000/";
+
+fn run_help() -> String {
+    format!("{RUN_EXAMPLES}\n\n{}", exit::HELP)
+}
+
+/// How the sockets of a program become Tasuki's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(crate) enum Intercept {
+    /// The library where it can be loaded, and the filter beneath it
+    #[default]
+    Auto,
+    /// The library only: programs that make system calls themselves use the host's network
+    Preload,
+    /// The filter only
+    Seccomp,
+}
