@@ -9,7 +9,7 @@ TO = $(DESTDIR)$(PREFIX)
 DOCUMENTS := $(wildcard *.md LICENSE-* docs/*.md docs/*/*.md docs/*/*/*.md examples/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test sim conformance bench bench-peers bench-instructions scale fmt clippy loom fuzz fuzz-hostile soak doc tidy man clean install uninstall
+.PHONY: help deps build demo test test-programs sim conformance bench bench-peers bench-instructions scale fmt clippy loom fuzz fuzz-hostile soak doc tidy man clean install uninstall
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,10 @@ demo: build ## Download 256 MiB with an unmodified curl over Tasuki, then over t
 
 test: ## Check and test everything: style, documentation, units, loom models, real processes
 	scripts/test.sh
+
+test-programs: build ## Test servers and tools that people run, all tests, in modes split and fused (root)
+	@scripts/deps.sh programs
+	scripts/real-processes.sh programs
 
 sim: ## Run 10,000 seeded worlds of each kind around the core; SEEDS=N for another number
 	$(CARGO) run --release -p tasuki-sim -- --count $(SEEDS)

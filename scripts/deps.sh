@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# deps.sh [build|demo|bench|instructions|test]: makes sure that the tools for that task are there. As root
+# deps.sh [build|demo|bench|instructions|test|programs]: makes sure that the tools for that task are there. As root
 # on a system with apt it installs missing tools. Otherwise it prints their names and how to get them. It is
 # quick when nothing is missing.
 set -eu
@@ -15,6 +15,21 @@ tools="gcc:gcc"
 # cargo-fuzz, where it is, builds libFuzzer.
 [ "$what" != test ] || ! command -v cargo-fuzz >/dev/null || tools="$tools c++:g++"
 
+# Programs that tests run. Only root gets them; without one of them its tests say SKIP.
+programs=
+case "$what" in test | programs)
+    programs="nft:nftables setpriv:util-linux nsenter:util-linux openssl:openssl nginx:nginx haproxy:haproxy
+    postgres:postgresql memcached:memcached mariadbd:mariadb-server mariadb:mariadb-client
+    redis-server:redis-server redis-cli:redis-tools php:php-cli ruby:ruby wrk:wrk ab:apache2-utils
+    systemd-socket-activate:systemd socat:socat wget:wget nc:netcat-openbsd rsync:rsync dig:bind9-dnsutils
+    sockperf:sockperf iperf3:iperf3 ssh:openssh-client sshd:openssh-server
+    strace:strace gdb:gdb valgrind:valgrind" ;;
+esac
+[ "$(id -u)" != 0 ] || tools="$tools $programs"
+
+# Debian keeps some programs off PATH.
+for folder in /usr/sbin /usr/lib/postgresql/*/bin; do PATH="$PATH:$folder"; done
+
 commands=
 packages=
 for tool in $tools; do
@@ -25,8 +40,9 @@ for tool in $tools; do
 done
 
 install() {
+    # systemctl, which packages of servers call, starts nothing when it is offline.
     # shellcheck disable=SC2086 # a list of words
-    DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends $packages >/dev/null
+    SYSTEMD_OFFLINE=1 DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends $packages >/dev/null
 }
 
 if [ -n "$commands" ]; then

@@ -3,6 +3,9 @@
 # a test names another mode, and over TAP. Then the tests of programs run in the other modes and over the other devices.
 # Tests wait more than they work, so JOBS test programs run at once (default: twice as many as processors). The output
 # of each is printed in one piece.
+#
+# real-processes.sh programs: only the tests of programs that people run, in modes split and fused, with those that
+# `make test` leaves out because they are long.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 TASUKI_BIN=$(realpath "${TASUKI_BIN:-${CARGO_TARGET_DIR:-target}/release/tasuki}")
@@ -15,6 +18,8 @@ in_library="$everywhere offload"
 over_packet="$everywhere crowd native hostile malformed death ping"
 over_xdp="$over_packet"
 over_wire="transfer parallel urgent errors faults ipv6 crowd native hostile death"
+# Families of programs that people run.
+programs_people_run="databases programs_watch"
 # Leaves out the versions of a test for the other modes.
 in_split="--skip fused_mode --skip library_mode"
 # These take longest, and begin first.
@@ -50,6 +55,19 @@ run() {
 export -f run
 export built
 
+# Runs the lines of `programs`, several at a time.
+together() {
+    xargs -P "${JOBS:-$((2 * $(nproc)))}" -L 1 bash -c 'run "$@"' run
+}
+
+if [ "${1:-}" = programs ]; then
+    {
+        programs TASUKI_TEST_MODE=split "$programs_people_run" --include-ignored
+        programs TASUKI_TEST_MODE=fused "$programs_people_run" --include-ignored
+    } | together
+    exit
+fi
+
 others=$(awk -v long=" $long " 'index(long, " " $1 " ") == 0 { print $1 }' "$built")
 {
     programs TASUKI_TEST_MODE=split "$long $others"
@@ -58,4 +76,4 @@ others=$(awk -v long=" $long " 'index(long, " " $1 " ") == 0 { print $1 }' "$bui
     programs TASUKI_TEST_NIC=packet "$over_packet" "$in_split"
     programs TASUKI_TEST_NIC=xdp "$over_xdp" "$in_split"
     programs TASUKI_TEST_NIC=wire "$over_wire" "$in_split"
-} | xargs -P "${JOBS:-$((2 * $(nproc)))}" -L 1 bash -c 'run "$@"' run
+} | together

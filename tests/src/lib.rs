@@ -16,6 +16,7 @@
 //! The line goes to the real standard error, even when the test runner captures the output.
 //!
 //! ```text layers
+//! program_world: an instance for programs, and a watch over the host's network
 //! world: namespaces and instances
 //! process: programs under a time limit
 //! tools: addresses, files and waiting
@@ -24,10 +25,12 @@
 #![forbid(unsafe_code)]
 
 mod process;
+mod program_world;
 mod tools;
 mod world;
 
 pub use process::{Finished, Running};
+pub use program_world::{ProgramWorld, installed};
 pub use tools::{
     DEVICE, FAR_END, HOST, HOST6, LARGE, PATIENCE, STACK, STACK6, eventually, program, python,
     sha256, skip, tasuki_binary, write_noise,
