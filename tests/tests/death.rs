@@ -75,3 +75,17 @@ fn a_private_instance_ends_with_its_program() {
     drop(witness);
     eventually("every process has ended", || world.processes() == before);
 }
+
+/// An event loop learns once of each socket that the instance is gone, and does not spin.
+#[test]
+fn servers_that_outlive_their_instance_are_quiet() {
+    let Some(world) = World::new() else { return };
+    let Some(mode) = Mode::shared() else { return };
+    world.up(NET, mode, &[]);
+    let server = Running::start(world.on_net(NET, &world.script("outliving.py", &["8000"])));
+    let _ = server.line("ready");
+    world.down(NET);
+    let said = server.finish().success();
+    assert_eq!(said.stdout, "ready\n{'EAGAIN': 2, 'ENETDOWN': 2} quiet\nENETDOWN\n", "{said}");
+    world.assert_nothing_left();
+}

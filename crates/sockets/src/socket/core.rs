@@ -20,6 +20,8 @@ pub(super) struct SocketCore {
     pub(super) words: SocketWords,
     /// The words may be another socket's by now.
     closed: AtomicBool,
+    /// The program knows that the instance is gone: a call on this socket has said so.
+    down_said: AtomicBool,
 }
 
 impl SocketCore {
@@ -40,6 +42,7 @@ impl SocketCore {
             kind,
             words: server.layout().socket_words(server.region(), id.index)?,
             closed: AtomicBool::new(false),
+            down_said: AtomicBool::new(false),
         })
     }
 
@@ -70,6 +73,26 @@ impl SocketCore {
     pub(super) fn check(&self) -> Result<(), Errno> {
         self.membership.server.check()?;
         if self.is_closed() { Err(Errno::BADF) } else { Ok(()) }
+    }
+
+    /// The outcome of accepting or of receiving a datagram. A program keeps the socket when that
+    /// fails, and its event loop calls again as long as the socket is ready. So ENETDOWN comes once
+    /// to calls that do not wait, and EAGAIN afterwards, as on a network that brings nothing.
+    #[inline]
+    pub(super) fn say_down_once<T>(&self, wait: Wait, out: Result<T, Errno>) -> Result<T, Errno> {
+        match out {
+            Err(Errno::NETDOWN) => match self.down_said.swap(true, Ordering::AcqRel) {
+                true if wait == Wait::No => Err(Errno::AGAIN),
+                _ => Err(Errno::NETDOWN),
+            },
+            out => out,
+        }
+    }
+
+    /// Is the instance gone, and the program knows it, and has a listener or datagram socket?
+    pub(super) fn is_quiet(&self) -> bool {
+        let keeps = !self.is_stream() || self.flags().has(SocketFlags::LISTENING);
+        keeps && self.down_said.load(Ordering::Acquire)
     }
 
     /// Asks the server to ring the thread with that bit at the socket's next change.

@@ -221,7 +221,7 @@ impl Socket {
                 Ok(words) => self.accepted(&words).map(Some),
             }
         };
-        core.wait_until(wait, attempt, ready)
+        core.say_down_once(wait, core.wait_until(wait, attempt, ready))
     }
 
     /// The connection that an accept's reply names.
@@ -365,7 +365,12 @@ impl Socket {
         wait: Wait,
     ) -> Result<Received, Errno> {
         let mut into = RecvBuffers::new(bufs);
-        let received = self.0.recv.recv(&self.0.core, &mut into, flags.peek, wait)?;
+        let core = &self.0.core;
+        let mut received = self.0.recv.recv(core, &mut into, flags.peek, wait);
+        if !core.is_stream() {
+            received = core.say_down_once(wait, received);
+        }
+        let received = received?;
         if received.from.is_some() {
             self.note_sender(received.from);
         }

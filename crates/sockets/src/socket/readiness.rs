@@ -88,6 +88,7 @@ impl Socket {
     pub fn readiness(&self) -> Readiness {
         let core = self.core();
         match core.check() {
+            Err(Errno::NETDOWN) if core.is_quiet() => return Readiness { events: 0, version: 0 },
             Err(Errno::NETDOWN) => {
                 let events = READABLE | WRITABLE | poll::RDHUP | poll::ERR | poll::HUP;
                 return Readiness { events, version: 0 };
