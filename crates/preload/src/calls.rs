@@ -9,5 +9,7 @@ mod lifecycle;
 mod msg;
 mod names;
 mod options;
+mod print;
 mod splice;
+mod stdio;
 mod syscall;

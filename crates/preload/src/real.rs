@@ -108,6 +108,13 @@ real_calls! {
     fn close(fd: c_int) -> c_int;
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
     fn fclose(file: *mut FILE) -> c_int;
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
+    fn freopen(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE;
+    fn freopen64(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE;
+    fn vdprintf(fd: c_int, format: *const c_char, list: *mut c_void) -> c_int;
+    fn __vdprintf_chk(
+        fd: c_int, flag: c_int, format: *const c_char, list: *mut c_void,
+    ) -> c_int;
     fn closefrom(first: c_int) -> ();
     fn dup(fd: c_int) -> c_int;
     fn dup2(old: c_int, new: c_int) -> c_int;

@@ -8,11 +8,13 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::introduction::is_asked_for;
-use crate::notification::{Notification, NotificationSocket};
+use crate::notification::{Notification, NotificationSocket, is_netlink, is_routing};
 use crate::state::Relay;
 use crate::system::errno;
 use crate::{datagrams, incoming, introduction, kernel};
 
+/// The last kind of socket that Linux has.
+const SOCK_PACKET: libc::c_int = 10;
 /// After these pauses a call that was let through is looked for in the kernel's lists.
 const LOOKS: [Duration; 7] = [
     Duration::ZERO,
@@ -35,7 +37,11 @@ pub(crate) fn handle(relay: &Rc<Relay>, calls: &Rc<NotificationSocket>, call: No
         libc::SYS_bind => {
             calls.let_through(&call);
             let relay = Rc::clone(relay);
-            tokio::task::spawn_local(async move { look(&relay, find_datagram_sockets).await });
+            relay.binding.set(relay.binding.get() + 1);
+            tokio::task::spawn_local(async move {
+                look(&relay, async |relay| datagrams::find(relay)).await;
+                relay.binding.set(relay.binding.get() - 1);
+            });
         }
         _ => calls.let_through(&call),
     }
@@ -47,13 +53,36 @@ fn socket(relay: &Relay, calls: &NotificationSocket, call: &Notification) {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     let close_on_exec = kind & u64::from(libc::SOCK_CLOEXEC.cast_unsigned()) != 0;
     let plain = kind as libc::c_int & !flags;
+    if is_netlink(call) {
+        return netlink(calls, call);
+    }
     if is_asked_for(call) {
         return introduction::answer(&mut relay.introductions.borrow_mut(), calls, call);
     }
-    if !matches!(plain, libc::SOCK_STREAM | libc::SOCK_DGRAM) {
+    let refused = match plain {
+        libc::SOCK_STREAM | libc::SOCK_DGRAM => None,
         // As for a user who may not make one.
-        return calls.answer(call, Err(Errno::PERM));
+        libc::SOCK_RAW | SOCK_PACKET => Some(Errno::PERM),
+        0..SOCK_PACKET => Some(Errno::SOCKTNOSUPPORT),
+        _ => Some(Errno::INVAL),
+    };
+    if let Some(errno) = refused {
+        return calls.answer(call, Err(errno));
     }
+    match kernel::socket(family, kind, protocol) {
+        Ok(socket) => calls.answer_with(call, socket, close_on_exec),
+        Err(error) => calls.answer(call, Err(errno(&error))),
+    }
+}
+
+/// Of rtnetlink the program gets a socket of our namespace, which shows the instance's interfaces.
+/// All others concern no network.
+fn netlink(calls: &NotificationSocket, call: &Notification) {
+    let [family, kind, protocol, ..] = call.arguments;
+    if !is_routing(call) {
+        return calls.let_through(call);
+    }
+    let close_on_exec = kind & u64::from(libc::SOCK_CLOEXEC.cast_unsigned()) != 0;
     match kernel::socket(family, kind, protocol) {
         Ok(socket) => calls.answer_with(call, socket, close_on_exec),
         Err(error) => calls.answer(call, Err(errno(&error))),
@@ -115,19 +144,6 @@ async fn find_listeners(relay: &Rc<Relay>) -> io::Result<bool> {
         found = true;
         if let Err(error) = incoming::listen(relay, local).await {
             tracing::warn!(%error, %local, "a program listens, and nobody can reach it");
-        }
-    }
-    Ok(found)
-}
-
-/// Opens the ports of programs' datagram sockets that nobody has opened yet.
-async fn find_datagram_sockets(relay: &Rc<Relay>) -> io::Result<bool> {
-    let mut found = false;
-    for local in relay.sweep.datagram_sockets()?.all() {
-        let port = (local.is_ipv6(), local.port());
-        if local.port() != 0 && !relay.carriers.borrow().contains_key(&port) {
-            found = true;
-            datagrams::open(relay, port, None);
         }
     }
     Ok(found)

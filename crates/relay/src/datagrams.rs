@@ -30,7 +30,12 @@ pub(crate) fn send(
     frame: Frame<'_>,
 ) {
     let own = relay.namespace.borrow().is_own(to.ip());
-    if own && relay.carriers.borrow().contains_key(&(to.is_ipv6(), to.port())) {
+    let is_known = || relay.carriers.borrow().contains_key(&(to.is_ipv6(), to.port()));
+    if own && !is_known() && relay.binding.get() > 0 {
+        // The destination may be bound since a moment only.
+        let _ = find(relay);
+    }
+    if own && is_known() {
         // From one program of this relay to another: the kernel hands it over.
         return relay.tun.bounce(frame.bytes());
     }
@@ -43,6 +48,19 @@ pub(crate) fn send(
         let _ =
             carrier.queue.try_send(QueuedDatagram { from, to, payload: payload.to_vec(), packet });
     }
+}
+
+/// Opens the ports of programs' datagram sockets that nobody has opened yet. Are there any?
+pub(crate) fn find(relay: &Rc<Relay>) -> io::Result<bool> {
+    let mut found = false;
+    for local in relay.sweep.datagram_sockets()?.all() {
+        let port = (local.is_ipv6(), local.port());
+        if local.port() != 0 && !relay.carriers.borrow().contains_key(&port) {
+            found = true;
+            open(relay, port, None);
+        }
+    }
+    Ok(found)
 }
 
 /// A program has bound a datagram socket: what arrives at its port is its.

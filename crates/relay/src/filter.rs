@@ -6,7 +6,8 @@
 //! | call | verdict |
 //! |---|---|
 //! | socket(AF_INET or AF_INET6) | the relay answers |
-//! | socket(AF_UNIX, AF_NETLINK, AF_ALG) | made |
+//! | socket(AF_NETLINK) | the relay looks at it first |
+//! | socket(AF_UNIX, AF_ALG) | made |
 //! | socket of another family | EAFNOSUPPORT: it might reach the host's network |
 //! | bind, listen | the relay looks at it first |
 //! | io_uring_setup | ENOSYS: its sockets would not be seen |
@@ -70,10 +71,10 @@ const FAMILY: u8 = 14;
 const NOTIFIED: u8 = 21;
 const NO_CALL: u8 = 22;
 const ALLOWED: u8 = 23;
-const LISTENING: u8 = 24;
+const LOOKED_AT: u8 = 24;
 
 /// The program; see the module. Most calls are none of these, so they are allowed first.
-const fn program(notified: u32, listening: u32) -> [sock_filter; 25] {
+const fn program(notified: u32, looked_at: u32) -> [sock_filter; 25] {
     [
         load(ARCHITECTURE),
         equal(1, ARCH, NATIVE),
@@ -85,21 +86,21 @@ const fn program(notified: u32, listening: u32) -> [sock_filter; 25] {
         load(NUMBER),
         jump(libc::BPF_JGE, 8, X32, NO_CALL),
         equal(9, libc::SYS_socket as u32, FAMILY),
-        equal(10, libc::SYS_bind as u32, LISTENING),
-        equal(11, libc::SYS_listen as u32, LISTENING),
+        equal(10, libc::SYS_bind as u32, LOOKED_AT),
+        equal(11, libc::SYS_listen as u32, LOOKED_AT),
         equal(12, URING, NO_CALL),
         answer(ALLOW),
         load(FIRST_ARGUMENT),
         equal(15, libc::AF_INET as u32, NOTIFIED),
         equal(16, libc::AF_INET6 as u32, NOTIFIED),
         equal(17, libc::AF_UNIX as u32, ALLOWED),
-        equal(18, libc::AF_NETLINK as u32, ALLOWED),
+        equal(18, libc::AF_NETLINK as u32, LOOKED_AT),
         equal(19, libc::AF_ALG as u32, ALLOWED),
         answer(errno(libc::EAFNOSUPPORT)),
         answer(notified),
         answer(errno(libc::ENOSYS)),
         answer(ALLOW),
-        answer(listening),
+        answer(looked_at),
     ]
 }
 
@@ -199,7 +200,8 @@ mod tests {
         for family in [libc::AF_INET, libc::AF_INET6] {
             assert_eq!(ask(libc::SYS_socket, family), (NOTIFY, refused));
         }
-        for family in [libc::AF_UNIX, libc::AF_NETLINK, libc::AF_ALG] {
+        assert_eq!(ask(libc::SYS_socket, libc::AF_NETLINK), (NOTIFY, ALLOW));
+        for family in [libc::AF_UNIX, libc::AF_ALG] {
             assert_eq!(ask(libc::SYS_socket, family), (ALLOW, ALLOW));
         }
         let unknown = errno(libc::EAFNOSUPPORT);

@@ -32,6 +32,7 @@
 //! mount: a file over another one
 //! notification filter kernel: the filter and its notifications; kernel sockets
 //! namespace: the network namespace
+//! mirror: the instance's interfaces in it
 //! route: rtnetlink
 //! address system: addresses, results of system calls
 //! ```
@@ -45,6 +46,7 @@ mod incoming;
 mod introduction;
 mod kernel;
 pub mod line;
+mod mirror;
 mod mount;
 mod namespace;
 mod notification;
@@ -131,6 +133,7 @@ pub fn run(
         carriers: Default::default(),
         packets: Default::default(),
         carried: Default::default(),
+        binding: Default::default(),
     });
     relay.refresh_addresses();
     let serve = tasuki_tokio::run(&client, relay::serve(relay, calls, first));

@@ -19,13 +19,15 @@
 use std::ffi::CStr;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use abi::network::{AddressStatus, NetworkStatus};
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::UnshareFlags;
 
-use crate::route::{Route, RouteSocket, Rule, TABLE_LOCAL, everywhere};
+use crate::mirror::{self, Mirror};
+use crate::route::{Route, RouteSocket, Rule, TABLE_LOCAL, everywhere, width};
 use crate::system::check;
 
 /// The mark (SO_MARK) of the relay's own sockets.
@@ -45,7 +47,10 @@ const LOOPBACK: u32 = 1;
 pub(crate) struct Namespace {
     routes: RouteSocket,
     device: u32,
+    mirror: Mirror,
     addresses: Vec<IpAddr>,
+    /// The same, on which interface and with which prefix.
+    assigned: Vec<(u32, (IpAddr, u8))>,
 }
 
 impl Namespace {
@@ -63,7 +68,8 @@ impl Namespace {
         let device = device_index()?;
         routes.set_up(LOOPBACK, None)?;
         routes.set_up(device, Some(MTU))?;
-        let namespace = Self { routes, device, addresses: Vec::new() };
+        let (mirror, addresses, assigned) = (Mirror::new(), vec![], vec![]);
+        let namespace = Self { routes, device, mirror, addresses, assigned };
         namespace.add_rules()?;
         Ok((namespace, tun))
     }
@@ -86,6 +92,14 @@ impl Namespace {
             })?;
             self.routes.remove_rule(v6, rule)?;
         }
+        // The kernel takes ::1 from no device but its loopback, so packets to it stay there.
+        self.routes.route(Route {
+            to: (Ipv6Addr::LOCALHOST.into(), 128),
+            interface: LOOPBACK,
+            table: TABLE_SENT,
+            local: true,
+            source: Some(Ipv6Addr::LOCALHOST.into()),
+        })?;
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
         self.routes.route(Route {
             to: (Ipv4Addr::new(127, 0, 0, 0).into(), 8),
@@ -96,33 +110,50 @@ impl Namespace {
         })
     }
 
-    /// The addresses of the instance, which the programs' sockets have from now on. The first one
-    /// of each family is that of unbound sockets.
+    /// The programs' sockets have the addresses of the instance from now on, and programs see its
+    /// interfaces. The first address of each family is that of unbound sockets.
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn set_addresses(&mut self, addresses: &[IpAddr]) -> io::Result<()> {
-        if self.addresses == addresses {
+    pub(crate) fn show(&mut self, network: &NetworkStatus) -> io::Result<()> {
+        let mut assigned = Vec::new();
+        for interface in &network.interfaces {
+            let link = self.mirror.link(&self.routes, interface);
+            for one in interface.addresses.iter().filter(|one| is_usable(one)) {
+                assigned.push(match link {
+                    Some(link) => (link, (one.address, one.prefix)),
+                    None => (self.device, (one.address, width(one.address))),
+                });
+            }
+        }
+        self.assign(assigned)?;
+        self.mirror.show_routes(&self.routes, network);
+        Ok(())
+    }
+
+    fn assign(&mut self, assigned: Vec<(u32, (IpAddr, u8))>) -> io::Result<()> {
+        if self.assigned == assigned {
             return Ok(());
         }
-        for old in self.addresses.iter().filter(|old| !addresses.contains(old)) {
-            self.routes.address(self.device, *old, false)?;
+        for (device, old) in self.assigned.iter().filter(|old| !assigned.contains(old)) {
+            self.routes.address(*device, *old, false)?;
         }
-        for new in addresses.iter().filter(|new| !self.addresses.contains(new)) {
-            self.routes.address(self.device, *new, true)?;
+        for (device, new) in assigned.iter().filter(|new| !self.assigned.contains(new)) {
+            self.routes.address(*device, *new, true)?;
         }
+        self.addresses = assigned.iter().map(|(_, (address, _))| *address).collect();
         for v6 in [false, true] {
-            if let Some(source) = addresses.iter().find(|address| address.is_ipv6() == v6) {
+            if let Some(source) = self.address(v6) {
                 self.routes.route(Route {
                     to: everywhere(v6),
                     interface: self.device,
                     table: TABLE_SENT,
                     local: false,
-                    source: Some(*source),
+                    source: Some(source),
                 })?;
             }
         }
-        addresses.clone_into(&mut self.addresses);
+        self.assigned = assigned;
         Ok(())
     }
 
@@ -137,6 +168,13 @@ impl Namespace {
     }
 }
 
+/// Can programs' sockets have this address?
+fn is_usable(one: &AddressStatus) -> bool {
+    let link_local = matches!(one.address, IpAddr::V6(a) if a.is_unicast_link_local());
+    let unsure = matches!(&*one.state, "tentative" | "dadfailed");
+    !one.address.is_loopback() && !link_local && !unsure
+}
+
 /// Packets come back from the device with addresses of this namespace, so the usual checks of
 /// addresses do not fit.
 fn configure_kernel() -> io::Result<()> {
@@ -149,6 +187,11 @@ fn configure_kernel() -> io::Result<()> {
     ] {
         fs::write(format!("/proc/sys/net/ipv4/conf/{key}"), value)?;
     }
+    // The shown interfaces have no addresses of their own, and ask nobody. Without IPv6 there is
+    // nothing to say.
+    for (key, value) in [("addr_gen_mode", "1"), ("router_solicitations", "0")] {
+        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/default/{key}"), value);
+    }
     // A program binds ports below 1024 here only; the instance has its own rule.
     fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
 }
@@ -159,6 +202,8 @@ fn open_device() -> io::Result<OwnedFd> {
     const OFFLOADS: libc::c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let tun = rustix::fs::open(c"/dev/net/tun", flags, Mode::empty())?;
+    // A number that none of the shown interfaces has.
+    mirror::set_index(&tun, 1 << 20)?;
     let mut request = request();
     request.ifr_ifru.ifru_flags = FLAGS as libc::c_short;
     // SAFETY: TUNSETIFF reads and writes one ifreq.

@@ -63,21 +63,24 @@ impl NotificationSocket {
 
     /// The kernel makes the call as it is.
     pub(crate) fn let_through(&self, call: &Notification) {
-        self.send(call, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32);
+        self.send(call, (0, 0), libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32);
     }
 
     /// The call returns 0, or fails with this number.
     pub(crate) fn answer(&self, call: &Notification, result: Result<(), Errno>) {
-        self.send(call, result.err().map_or(0, |errno| -errno.raw_os_error()), 0);
+        let error = result.err().map_or(0, |errno| -errno.raw_os_error());
+        self.send(call, (0, error), 0);
     }
 
     /// The call returns a new descriptor of the program, a duplicate of `fd`. It fails as dup(2)
     /// does, with EMFILE for one.
-    pub(crate) fn answer_with(&self, call: &Notification, fd: impl AsFd, close_on_exec: bool) {
+    ///
+    /// `fd` is closed before the call returns: another copy would keep what the program closes.
+    pub(crate) fn answer_with(&self, call: &Notification, fd: OwnedFd, close_on_exec: bool) {
         let add = seccomp_notif_addfd {
             id: call.id,
-            flags: libc::SECCOMP_ADDFD_FLAG_SEND as u32,
-            srcfd: fd.as_fd().as_raw_fd().cast_unsigned(),
+            flags: 0,
+            srcfd: fd.as_raw_fd().cast_unsigned(),
             newfd: 0,
             newfd_flags: if close_on_exec { libc::O_CLOEXEC.cast_unsigned() } else { 0 },
         };
@@ -85,19 +88,31 @@ impl NotificationSocket {
         let done = check(unsafe {
             libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw const add)
         });
-        if let Err(error) = done {
-            self.answer(call, Err(errno(&error)));
+        drop(fd);
+        match done {
+            Ok(number) => self.send(call, (number.into(), 0), 0),
+            Err(error) => self.answer(call, Err(errno(&error))),
         }
     }
 
     /// A caller that was killed meanwhile needs no answer, so errors do not matter.
-    fn send(&self, call: &Notification, error: i32, flags: u32) {
-        let reply = seccomp_notif_resp { id: call.id, val: 0, error, flags };
+    fn send(&self, call: &Notification, (val, error): (i64, i32), flags: u32) {
+        let reply = seccomp_notif_resp { id: call.id, val, error, flags };
         // SAFETY: the call reads one seccomp_notif_resp.
         let _ = check(unsafe {
             libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const reply)
         });
     }
+}
+
+/// Does a call of socket(2) ask for a netlink socket?
+pub(crate) fn is_netlink(call: &Notification) -> bool {
+    call.call == libc::SYS_socket && call.arguments[0] as libc::c_int == libc::AF_NETLINK
+}
+
+/// And for one of rtnetlink?
+pub(crate) fn is_routing(call: &Notification) -> bool {
+    is_netlink(call) && call.arguments[2] as libc::c_int == libc::NETLINK_ROUTE
 }
 
 impl AsFd for NotificationSocket {

@@ -1,7 +1,7 @@
 //! Addresses, routes and rules of the relay's own network namespace, by rtnetlink(7).
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
@@ -10,7 +10,7 @@ use netlink_packet_core::{
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -65,13 +65,58 @@ impl RouteSocket {
         self.ask(RouteNetlinkMessage::SetLink(message), 0)
     }
 
-    /// Gives an interface an address of its own, or takes it away.
-    pub(crate) fn address(&self, interface: u32, address: IpAddr, add: bool) -> io::Result<()> {
+    /// Gives an interface its hardware address.
+    pub(crate) fn set_hardware(&self, interface: u32, address: &[u8; 6]) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = interface;
+        message.attributes.push(LinkAttribute::Address(address.to_vec()));
+        self.ask(RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    /// Adds or removes a route by a router, in the table that programs look at.
+    pub(crate) fn shown_route(
+        &self,
+        (to, bits): (IpAddr, u8),
+        via: IpAddr,
+        (interface, metric): (u32, u32),
+        add: bool,
+    ) -> io::Result<()> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(to);
+        message.header.destination_prefix_length = bits;
+        message.header.table = RouteHeader::RT_TABLE_MAIN;
+        message.header.protocol = RouteProtocol::Static;
+        message.header.scope = RouteScope::Universe;
+        message.header.kind = RouteType::Unicast;
+        message.attributes =
+            vec![RouteAttribute::Oif(interface), RouteAttribute::Gateway(route_address(via))];
+        if metric > 0 {
+            message.attributes.push(RouteAttribute::Priority(metric));
+        }
+        if bits > 0 {
+            message.attributes.push(RouteAttribute::Destination(route_address(to)));
+        }
+        match add {
+            true => self.ask(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE),
+            false => self.ask(RouteNetlinkMessage::DelRoute(message), 0),
+        }
+    }
+
+    /// Gives an interface an address of its own, or takes it away. The second value is the length
+    /// of its network's prefix.
+    pub(crate) fn address(
+        &self,
+        interface: u32,
+        (address, prefix): (IpAddr, u8),
+        add: bool,
+    ) -> io::Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = family(address);
-        message.header.prefix_len = width(address);
+        message.header.prefix_len = prefix;
         message.header.index = interface;
-        message.attributes = vec![AddressAttribute::Local(address)];
+        message.attributes =
+            vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+        message.attributes.extend(broadcast(address, prefix).map(AddressAttribute::Broadcast));
         if address.is_ipv6() {
             message.attributes = vec![
                 AddressAttribute::Address(address),
@@ -161,7 +206,15 @@ fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet }
 }
 
-fn width(address: IpAddr) -> u8 {
+/// The last address of an IPv4 network, where it has one of its own.
+fn broadcast(address: IpAddr, prefix: u8) -> Option<Ipv4Addr> {
+    let IpAddr::V4(address) = address else { return None };
+    let hosts = u32::MAX.checked_shr(prefix.into()).filter(|_| prefix < 31)?;
+    Some((address.to_bits() | hosts).into())
+}
+
+/// Bits of an address of this family.
+pub(crate) fn width(address: IpAddr) -> u8 {
     if address.is_ipv6() { 128 } else { 32 }
 }
 

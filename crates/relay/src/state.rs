@@ -2,10 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use abi::network::NetworkStatus;
 use sockets::Client;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
@@ -37,6 +36,8 @@ pub(crate) struct Relay {
     pub(crate) packets: Cell<u64>,
     /// Connections that are carried.
     pub(crate) carried: Cell<usize>,
+    /// Calls of bind(2) whose sockets are still looked for.
+    pub(crate) binding: Cell<usize>,
 }
 
 /// Connections that programs are making.
@@ -92,22 +93,11 @@ impl Relay {
                 if let Some(shown) = &self.resolver {
                     shown.update(&network.resolver);
                 }
-                let addresses = addresses(network);
-                if let Err(error) = self.namespace.borrow_mut().set_addresses(&addresses) {
+                if let Err(error) = self.namespace.borrow_mut().show(&network) {
                     tracing::warn!(%error, "programs' sockets lack addresses of the instance");
                 }
             }
             Err(error) => tracing::debug!(%error, "the instance does not tell its addresses"),
         }
     }
-}
-
-/// The addresses that programs' sockets can have: those of the instance that are in use.
-fn addresses(network: NetworkStatus) -> Vec<IpAddr> {
-    let all = network.interfaces.into_iter().flat_map(|interface| interface.addresses);
-    let usable = all.filter(|address| !matches!(&*address.state, "tentative" | "dadfailed"));
-    let link_local =
-        |address: &IpAddr| matches!(address, IpAddr::V6(a) if a.is_unicast_link_local());
-    let addresses = usable.map(|address| address.address);
-    addresses.filter(|a| !a.is_loopback() && !link_local(a)).collect()
 }

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::introduction::{Introductions, answer, is_asked_for};
-use crate::notification::{Notification, NotificationSocket};
+use crate::notification::{Notification, NotificationSocket, is_netlink, is_routing};
 use crate::resolver::ShownResolver;
 
 /// How long a program's file may have former name servers.
@@ -38,7 +38,7 @@ pub(crate) fn first_socket(
             return Ok(None);
         }
         let Some(call) = calls.receive()? else { continue };
-        if call.call != libc::SYS_socket {
+        if call.call != libc::SYS_socket || is_netlink(&call) && !is_routing(&call) {
             calls.let_through(&call);
         } else if is_asked_for(&call) {
             match introductions {
@@ -79,6 +79,10 @@ pub(crate) fn refuse(
 ) -> io::Result<()> {
     let mut said = false;
     while let Some(call) = first_socket(calls, introductions, None)? {
+        if is_netlink(&call) {
+            calls.let_through(&call);
+            continue;
+        }
         calls.answer(&call, Err(Errno::NETDOWN));
         if !said {
             tracing::warn!("a program makes sockets without libc, and has no network: {why}");

@@ -218,11 +218,14 @@ fn conditional_of_device(kind: DeviceKind) -> Vec<(&'static str, Rows)> {
 
 /// Calls with conditions, of the relay beside these.
 fn conditional_of_relay() -> Vec<(&'static str, Rows)> {
-    let families = [libc::AF_INET, libc::AF_INET6].map(i64::from);
+    let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(i64::from);
     let ioctls = [
         libc::SECCOMP_IOCTL_NOTIF_RECV,
         libc::SECCOMP_IOCTL_NOTIF_SEND,
         libc::SECCOMP_IOCTL_NOTIF_ADDFD,
+        // Names of devices that were opened before.
+        libc::TUNSETIFF,
+        libc::TUNSETIFINDEX,
     ];
     vec![
         ("socket", any_of(0, &families)),

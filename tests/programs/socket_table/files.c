@@ -255,6 +255,7 @@ static void run_stdio(struct scene *scene, long kind, long b)
 {
 	static const char *const modes[] = { "r", "w", "r+", "a", "rb", "w+" };
 	char line[32] = "";
+	int sent = 0;
 	FILE *file = fdopen(dup(scene->socket), modes[kind]);
 	(void)b;
 	if (!file) {
@@ -277,12 +278,16 @@ static void run_stdio(struct scene *scene, long kind, long b)
 		int put = fprintf(file, "%s-%d", "out", 5);
 		say(" fprintf=%d", put);
 		int flushed = fflush(file);
+		sent = flushed == 0 && put > 0;
 		say(" fflush=");
 		say_received(scene, result(flushed) < 0 ? -1 : put);
 	}
 	say(" fileno=%d", fileno(file) >= 0);
 	errno = 0;
 	result(fclose(file));
+	/* Bytes to nobody bring an error, which may come later. */
+	for (int i = 0; i < 1000 && sent && scene->peer < 0 && !(events_of(scene->socket) & (POLLERR | POLLHUP)); i++)
+		usleep(100);
 	done(scene);
 }
 

@@ -65,7 +65,7 @@ struct group {
 	size_t count;
 };
 
-extern const struct group RECEIVING, SENDING, NAMES, OPTIONS, FILES, WAITING;
+extern const struct group RECEIVING, SENDING, NAMES, OPTIONS, FILES, WAITING, PROCESSES;
 
 /* Ends the program: the table itself does not work. */
 #define CHECK(what)                                                                           \
@@ -81,6 +81,11 @@ extern const struct group RECEIVING, SENDING, NAMES, OPTIONS, FILES, WAITING;
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A call's result, errno if it is -1, and SIGPIPE if it came. */
 long result(long value);
+/* The row begins anew, in a child; and its text so far goes to a descriptor. */
+void say_anew(void);
+void say_out(int fd);
+/* The program as the child of one of its rows. */
+void child(char **words);
 /* Bytes, the unprintable ones as dots. */
 void say_bytes(const char *label, const void *bytes, long count);
 /* An address; ports only as zero, the peer's, the own one, or another. */

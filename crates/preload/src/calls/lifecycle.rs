@@ -9,10 +9,11 @@
 
 use core::ffi::{c_int, c_uint};
 
-use libc::{FILE, sockaddr, socklen_t};
+use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
 use sockets::{Family, Socket, SocketKind, Wait};
 
+use super::stdio;
 use crate::descriptors::{self, Descriptor, TABLE, install, is_socket, release};
 use crate::errno::{self, Outcome};
 use crate::interpose::{alias, interpose};
@@ -137,20 +138,6 @@ fn close_one(fd: c_int) -> Outcome<c_int> {
     outcome
 }
 
-unsafe fn close_file(file: *mut FILE) -> Outcome<c_int> {
-    // SAFETY: passed on from the program.
-    let held = TABLE.take(unsafe { libc::fileno(file) });
-    // SAFETY: passed on from the program.
-    let outcome = errno::check(unsafe { real::fclose(file) });
-    release(held);
-    outcome
-}
-
-unsafe fn is_socket_file(file: *mut FILE) -> bool {
-    // SAFETY: passed on from the program.
-    !file.is_null() && is_socket(unsafe { libc::fileno(file) }) && !process::in_vfork_child()
-}
-
 /// Makes a duplicate of `old` with `dup`, which says under which number.
 pub(super) fn duplicate(old: c_int, dup: impl FnOnce() -> c_int) -> Outcome<c_int> {
     if process::in_vfork_child() {
@@ -176,6 +163,9 @@ pub(super) fn duplicate(old: c_int, dup: impl FnOnce() -> c_int) -> Outcome<c_in
     }
     if inherited {
         TABLE.put_inherited(new);
+    }
+    if is_socket(new) {
+        stdio::stand_in(new);
     }
     Ok(new)
 }
@@ -242,9 +232,6 @@ interpose! {
     fn close(fd: c_int) -> c_int {
         is_special(fd) => close_one(fd)
     }
-    fn fclose(file: *mut FILE) -> c_int {
-        is_socket_file(file) => close_file(file)
-    }
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         instance::is_wanted() => close_many(first, last, flags)
     }
@@ -294,6 +281,12 @@ extern "C" fn end() {
     let _ = std::panic::catch_unwind(instance::goodbye);
 }
 
+/// At exit(3), which flushes standard output after this.
+extern "C" fn finish() {
+    stdio::flush();
+    end();
+}
+
 /// Before the program's own code, in a process that runs on Tasuki.
 extern "C" fn begin() {
     real::resolve_all();
@@ -301,6 +294,7 @@ extern "C" fn begin() {
         fork::watch();
         // Without /proc there is nothing to find.
         let _ = sharing::find_inherited();
+        (0..=2).filter(|fd| is_socket(*fd)).for_each(stdio::stand_in);
     }
 }
 
@@ -315,7 +309,7 @@ static BEGIN: extern "C" fn() = begin;
 #[cfg(not(test))]
 #[unsafe(link_section = ".fini_array")]
 #[used]
-static END: extern "C" fn() = end;
+static END: extern "C" fn() = finish;
 
 #[cfg(test)]
 mod tests {

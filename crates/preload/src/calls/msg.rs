@@ -258,16 +258,49 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -
     // SAFETY: passed on from the program. A thread may be cancelled in it.
     let done = unsafe { real::recvmsg(fd, msg, flags) };
     if done >= 0 {
-        let note = |fd| {
-            if adopted::is_marked(fd) {
-                TABLE.take(fd);
-                TABLE.put_inherited(fd);
-            }
-        };
         // SAFETY: the kernel has filled it.
-        unsafe { passed_descriptors(msg, note) };
+        unsafe { passed_descriptors(msg, note_passed) };
     }
     done
+}
+
+/// A message has brought a descriptor.
+fn note_passed(fd: c_int) {
+    if adopted::is_marked(fd) {
+        TABLE.take(fd);
+        TABLE.put_inherited(fd);
+    }
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn recvmmsg(
+    fd: c_int,
+    vec: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    timeout: *mut timespec,
+) -> c_int {
+    if is_socket(fd) {
+        // SAFETY: passed on from the program.
+        return Return::of(move || unsafe { receive_messages(fd, vec, count, flags, timeout) });
+    }
+    // SAFETY: as in recvmsg.
+    let done = unsafe { real::recvmmsg(fd, vec, count, flags, timeout) };
+    let received = c_uint::try_from(done).unwrap_or(0);
+    // SAFETY: the kernel has filled so many messages.
+    for message in unsafe { messages(vec, received) }.unwrap_or_default() {
+        // SAFETY: as above.
+        unsafe { passed_descriptors(&raw const message.msg_hdr, note_passed) };
+    }
+    done
+}
+
+/// [`share_passed`] for the messages of sendmmsg.
+unsafe fn share_all_passed(vec: *mut mmsghdr, count: c_uint) -> bool {
+    // SAFETY: passed on from the program.
+    let all = unsafe { messages(vec, count) }.unwrap_or_default();
+    // SAFETY: passed on from the program.
+    all.iter().any(|message| unsafe { share_passed(&raw const message.msg_hdr) })
 }
 
 interpose! {
@@ -275,12 +308,7 @@ interpose! {
         is_socket(fd) || share_passed(msg) => send_message(fd, msg, flags)
     }
     fn sendmmsg(fd: c_int, vec: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
-        is_socket(fd) => send_messages(fd, vec, count, flags)
-    }
-    fn recvmmsg(
-        fd: c_int, vec: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec,
-    ) -> c_int {
-        is_socket(fd) => receive_messages(fd, vec, count, flags, timeout)
+        is_socket(fd) || share_all_passed(vec, count) => send_messages(fd, vec, count, flags)
     }
 }
 
