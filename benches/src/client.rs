@@ -15,6 +15,7 @@ use crate::protocol::{Order, Test};
 use crate::row::Sample;
 use crate::smoltcp_peer::Smoltcp;
 use crate::transport::{Bulk, Connect};
+use crate::turns;
 
 /// Whatever `std::net` is on.
 struct Std<'a> {
@@ -51,7 +52,11 @@ pub(crate) fn run(args: &ClientArgs) -> anyhow::Result<()> {
         None if args.native => measure(args, &mut Native),
         None => {
             let in_bulk = matches!(args.test, Test::Send | Test::Receive);
-            measure(args, &mut Std { congestion: in_bulk.then_some(&args.congestion) })
+            let mut stack = Std { congestion: in_bulk.then_some(&args.congestion) };
+            match args.test {
+                Test::Turns => turns(args, &mut stack),
+                _ => measure(args, &mut stack),
+            }
         }
     }
 }
@@ -62,8 +67,19 @@ fn measure(args: &ClientArgs, stack: &mut impl Connect) -> anyhow::Result<()> {
             Test::Send | Test::Receive => stream(args, stack, size)?,
             Test::Rtt => round_trips(args, stack, size)?,
             Test::Connect => connections(args, stack, size)?,
+            Test::Turns => anyhow::bail!("two processes share sockets of the POSIX calls only"),
         };
         println!("{}", serde_json::to_string(&sample)?);
+    }
+    Ok(())
+}
+
+/// The connection of two processes.
+fn turns(args: &ClientArgs, stack: &mut Std<'_>) -> anyhow::Result<()> {
+    for &size in &args.size {
+        let stream = start(args, stack, size, 2 * u64::from(args.count))?;
+        let times = turns::times(stream, size as usize, args.count)?;
+        println!("{}", serde_json::to_string(&summary(args.test, size, times))?);
     }
     Ok(())
 }

@@ -43,11 +43,12 @@ const SEND: Plan = Plan {
 };
 const SEND_CPU: Plan =
     Plan { sizes: "65536", slow: 512 * MIB, fast: 2048 * MIB, with_cpu: true, ..SEND };
-const PLANS: [Plan; 6] = [
+const PLANS: [Plan; 7] = [
     SEND,
     Plan { test: "receive", ..SEND },
     Plan { test: "rtt", sizes: "4,64,256,1024,2048,4096,8192", count: 2000, ..SEND },
     Plan { test: "connect", sizes: "64", count: 1000, ..SEND },
+    Plan { test: "turns", sizes: "64", count: 500, ..SEND },
     SEND_CPU,
     Plan { test: "receive", ..SEND_CPU },
 ];
@@ -62,6 +63,9 @@ impl Plan {
     /// for bytes in bulk only. Processor time is that of a client's command.
     fn sizes(&self, setup: Setup, role: Role) -> Option<&'static str> {
         if self.with_cpu && role == Role::Server {
+            return None;
+        }
+        if self.test == "turns" && (role == Role::Server || !setup.has_several_processes()) {
             return None;
         }
         let native = setup.tasuki().is_some_and(|tasuki| tasuki.native);

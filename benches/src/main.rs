@@ -30,7 +30,7 @@
 //! compare programs idle fairness: whole instances
 //! paired instruments: an earlier build beside this one; bells, sleeps and stages
 //! hosts operations client serve: namespaces, operations, both ends
-//! report native smoltcp_peer: tables; the stacks besides `std::net`
+//! report native smoltcp_peer turns: tables; the stacks besides `std::net`; two processes
 //! row args transport: shared by all of them
 //! protocol setup processor_time machine: the order on the wire, set-ups, the machine's state
 //! median: the middle of some figures
@@ -65,6 +65,7 @@ mod states;
 mod syscalls;
 mod targets;
 mod transport;
+mod turns;
 
 use clap::{Parser, Subcommand};
 
@@ -90,6 +91,9 @@ enum Command {
     Serve(ServeArgs),
     /// One measured client; prints one JSON line per size.
     Client(ClientArgs),
+    /// The other process of a client that measures turns.
+    #[command(hide = true)]
+    TakeTurns(turns::TurnsArgs),
     /// All set-ups in turn, the kernel's and Tasuki's (needs root).
     Compare(CompareArgs),
     /// Measure the cost of a hand-over, by the area's size.
@@ -162,6 +166,7 @@ fn main() -> anyhow::Result<()> {
         Command::Waiting(args) => idle::waiting(&args),
         Command::Serve(args) => serve::serve(&args),
         Command::Client(args) => client::run(&args),
+        Command::TakeTurns(args) => turns::take(&args),
         Command::Syscalls(args) => syscalls::run(&args),
         Command::SyscallsInside(args) => syscalls::inside(&args),
         Command::Hops(args) => instruments::hops(&args),

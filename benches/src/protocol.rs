@@ -26,6 +26,8 @@ pub(crate) enum Test {
     Rtt,
     /// Connect, one request of `size` bytes answered by 4, close.
     Connect,
+    /// Round trips of one connection by two processes in turn. For the server it is as `Rtt`.
+    Turns,
 }
 
 /// The client's order on a new connection.
@@ -67,6 +69,7 @@ impl Order {
             1 => Test::Receive,
             2 => Test::Rtt,
             3 => Test::Connect,
+            4 => Test::Turns,
             _ => return Err(io::ErrorKind::InvalidData.into()),
         };
         let [_, _, _, _, size @ .., _, _, _, _, _, _, _, _] = bytes;

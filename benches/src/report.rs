@@ -38,6 +38,8 @@ pub(crate) fn markdown(rows: &[Row]) -> String {
         table("Round trip, 99th percentile µs by bytes", Test::Rtt, worst, 1);
         table("Connect, request, close: per second", Test::Connect, rate, 0);
         table("Connect, request, close: 99th percentile µs", Test::Connect, worst, 1);
+        let turns_title = "Two processes that use a connection in turn: each round trip, median µs";
+        table(turns_title, Test::Turns, median, 1);
         let cpu_title = "CPU seconds (user and system, all processes of that side) per GiB, send";
         table(cpu_title, Test::Send, cpu, 2);
         table("The same, receive", Test::Receive, cpu, 2);

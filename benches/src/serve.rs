@@ -71,7 +71,7 @@ fn obey(mut stream: impl Bulk) -> io::Result<()> {
             Ok(())
         }
         Test::Receive => stream.write_bulk(size, order.total),
-        Test::Rtt | Test::Connect => {
+        Test::Rtt | Test::Connect | Test::Turns => {
             let mut request = vec![0; size];
             for _ in 0..order.total {
                 stream.read_exact(&mut request)?;

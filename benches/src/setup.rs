@@ -244,6 +244,12 @@ impl Setup {
         })
     }
 
+    /// Can two processes of the client's side have one connection?
+    pub(crate) fn has_several_processes(self) -> bool {
+        let tasuki = self.tasuki();
+        !self.is_peer() && tasuki.is_none_or(|it| !it.native && it.mode != "library")
+    }
+
     /// A stack in the client's own process, over a TAP that is made for it?
     pub(crate) fn is_peer(self) -> bool {
         matches!(self, Self::Smoltcp | Self::Lwip | Self::Gvisor)

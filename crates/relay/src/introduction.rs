@@ -8,7 +8,7 @@ use std::path::Path;
 use abi::control::{ClientReply, ClientRequest, INTRODUCTION, VERSION};
 use abi::network::NetworkStatus;
 use rustix::io::Errno;
-use shm::Channel;
+use shm::{Channel, ChannelError};
 
 use crate::notification::{Notification, NotificationSocket};
 
@@ -49,7 +49,11 @@ impl Introductions {
 
     fn ask(&mut self, request: &ClientRequest) -> io::Result<(ClientReply, Option<OwnedFd>)> {
         let body = serde_json::to_vec(request)?;
-        self.0.send(&body, &[]).map_err(io::Error::other)?;
+        match self.0.send(&body, &[]) {
+            // An instance that refuses a process says why, and hangs up without reading.
+            Ok(()) | Err(ChannelError::Gone) => {}
+            Err(error) => return Err(io::Error::other(error)),
+        }
         let message = self.0.recv().map_err(io::Error::other)?;
         let message = message.ok_or_else(|| io::Error::other("the instance has ended"))?;
         match serde_json::from_slice(&message.body)? {
@@ -74,5 +78,21 @@ pub(crate) fn answer(all: &mut Introductions, calls: &NotificationSocket, call: 
             tracing::warn!(%error, "a program has no network");
             calls.answer(call, Err(Errno::NETDOWN));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_read_although_the_instance_has_hung_up() {
+        let (ours, mut instance) = Channel::pair().unwrap();
+        let message = "not here".to_owned();
+        let refusal = serde_json::to_vec(&ClientReply::Error { message }).unwrap();
+        instance.send(&refusal, &[]).unwrap();
+        drop(instance);
+        let said = Introductions(ours).network().unwrap_err();
+        assert_eq!(said.to_string(), "not here");
     }
 }
