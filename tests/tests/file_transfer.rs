@@ -70,8 +70,9 @@ fn sshd(world: &ProgramWorld) -> Running {
     }
     let here = world.file("");
     let conf = format!(
-        "Port 2222\nHostKey {here}/host\nAuthorizedKeysFile {here}/id.pub\nPidFile none\nUsePAM no\n\
-         StrictModes no\nPermitRootLogin yes\nSubsystem sftp internal-sftp\n"
+        "Port 2222\nHostKey {here}/host\nAuthorizedKeysFile {here}/id.pub\nPidFile none\n\
+         UsePAM no\nStrictModes no\nPermitRootLogin yes\n\
+         Subsystem sftp internal-sftp\n"
     );
     std::fs::write(world.path("conf"), conf).expect("a file");
     // sshd gives up its rights in a folder of this name. /run is the world's own.
