@@ -16,6 +16,7 @@ macro_rules! interpose {
             #[allow(unused_unsafe, reason = "not every condition looks at pointers")]
             let is_ours = unsafe { $ours };
             if is_ours {
+                crate::interpose::trace!($name($($arg),*));
                 // SAFETY: as above.
                 #[allow(unused_unsafe, reason = "nor does every body")]
                 return crate::errno::Return::of(move || unsafe { $body });
@@ -24,6 +25,23 @@ macro_rules! interpose {
             unsafe { crate::real::$name($($arg),*) }
         }
     )*};
+}
+
+/// The begin of an exported call, after its condition: if calls are traced, makes the call and
+/// prints its line. The call comes here once more, and then goes on.
+macro_rules! trace {
+    ($name:ident($($arg:expr),* $(,)?)) => {
+        if crate::trace::is_on() {
+            let arguments = [$(crate::trace::Raw::raw($arg)),*];
+            // SAFETY: passed on from the program.
+            #[allow(unused_unsafe, reason = "not every call is unsafe")]
+            let call = || unsafe { $name($($arg),*) };
+            let done = crate::trace::traced(stringify!($name), &arguments, call);
+            if let Some(result) = done {
+                return result;
+            }
+        }
+    };
 }
 
 /// Defines other names of exported calls: `fn alias(arguments) -> result = name;`.
@@ -37,4 +55,4 @@ macro_rules! alias {
     )*};
 }
 
-pub(crate) use {alias, interpose};
+pub(crate) use {alias, interpose, trace};

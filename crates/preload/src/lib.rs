@@ -31,8 +31,10 @@
 //! instance: this process's membership in an instance
 //! cached_placeholder process: the placeholder cached for the next socket; vfork children
 //! registrations transfer cmsg: rules of epoll, of sending and receiving, of control messages
-//! signals sockaddr table time: signal masks, addresses, descriptor numbers, time limits
+//! signals table time: signal masks, descriptor numbers, time limits
 //! interpose: the macros that export calls
+//! trace: a line for each call
+//! sockaddr: addresses
 //! real: the C library's own functions
 //! errno pointers: results of calls; pointers that cannot be meant
 //! ```
@@ -64,4 +66,5 @@ mod signals;
 mod sockaddr;
 mod table;
 mod time;
+mod trace;
 mod transfer;

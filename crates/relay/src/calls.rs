@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::introduction::is_asked_for;
-use crate::notification::{Notification, NotificationSocket, is_netlink, is_routing};
+use crate::call::{Notification, is_introduction, is_netlink, is_routing};
+use crate::notification::NotificationSocket;
 use crate::state::Relay;
 use crate::system::errno;
 use crate::{datagrams, incoming, introduction, kernel};
@@ -56,7 +56,7 @@ fn socket(relay: &Relay, calls: &NotificationSocket, call: &Notification) {
     if is_netlink(call) {
         return netlink(calls, call);
     }
-    if is_asked_for(call) {
+    if is_introduction(call) {
         return introduction::answer(&mut relay.introductions.borrow_mut(), calls, call);
     }
     let refused = match plain {

@@ -5,12 +5,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use abi::control::{ClientReply, ClientRequest, INTRODUCTION, VERSION};
+use abi::control::{ClientReply, ClientRequest, VERSION};
 use abi::network::NetworkStatus;
 use rustix::io::Errno;
 use shm::{Channel, ChannelError};
 
-use crate::notification::{Notification, NotificationSocket};
+use crate::call::Notification;
+use crate::notification::NotificationSocket;
 
 /// The relay's own connection to the supervisor.
 pub(crate) struct Introductions(Channel);
@@ -61,13 +62,6 @@ impl Introductions {
             reply => Ok((reply, message.fds.into_iter().next())),
         }
     }
-}
-
-/// Does the library ask for a connection to the instance, by this call of socket(2)?
-pub(crate) fn is_asked_for(call: &Notification) -> bool {
-    let [_, kind, protocol, ..] = call.arguments;
-    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    (kind as u32 & !flags.cast_unsigned(), protocol as u32) == INTRODUCTION
 }
 
 /// Gives the caller its connection.

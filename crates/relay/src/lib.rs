@@ -31,6 +31,8 @@
 //! resolver: the /etc/resolv.conf of programs
 //! mount: a file over another one
 //! notification filter kernel: the filter and its notifications; kernel sockets
+//! trace: a line for each notification
+//! call: a notification
 //! namespace: the network namespace
 //! mirror: the instance's interfaces in it
 //! route: rtnetlink
@@ -38,6 +40,7 @@
 //! ```
 
 mod address;
+mod call;
 mod calls;
 mod carry;
 mod datagrams;
@@ -58,6 +61,7 @@ mod route;
 mod state;
 mod sweep;
 mod system;
+pub mod trace;
 mod tun;
 mod waiting;
 
@@ -75,19 +79,22 @@ use crate::notification::NotificationSocket;
 use crate::resolver::ShownResolver;
 use crate::state::Relay;
 use crate::sweep::Sweep;
+use crate::trace::CallTrace;
 use crate::tun::Tun;
 
 /// The relay's name as a client.
 const NAME: &str = "tasuki-relay";
 
 /// Serves the programs behind a filter, as a client of the instance at `instance`. `ends` gives
-/// the filter's end when it is there; `None`: no program has started. `restrict` takes the process
+/// the filter's end when it is there; `None`: no program has started. `trace` gets a line for each
+/// call that comes here. `restrict` takes the process
 /// into its sandbox, when it has all that it needs from outside.
 ///
 /// # Errors
 /// Why programs cannot be served: no instance, or no right to make a network namespace.
 pub fn run(
     instance: &Path,
+    trace: Option<CallTrace>,
     ends: impl FnOnce() -> Option<ProgramEnds>,
     restrict: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<()> {
@@ -102,7 +109,7 @@ pub fn run(
         None => Err("in mode library the stack is inside one program".to_owned()),
     };
     let Some(ProgramEnds { calls, resolver }) = ends() else { return Ok(()) };
-    let calls = NotificationSocket::new(calls);
+    let calls = NotificationSocket::new(calls, trace);
     let resolver = resolver.map(ShownResolver::new);
     let (namespace, tun) = match made {
         Ok(made) => made,

@@ -4,30 +4,25 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Instant;
 
 use libc::{seccomp_notif, seccomp_notif_addfd, seccomp_notif_resp};
 use rustix::io::Errno;
 
+use crate::call::{Notification, is_introduction};
 use crate::system::{check, errno};
+use crate::trace::{Answer, CallTrace};
 
 /// The end at which calls are notified.
-pub(crate) struct NotificationSocket(OwnedFd);
-
-/// A call that waits.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Notification {
-    id: u64,
-    /// The thread that made it.
-    pub(crate) thread: u32,
-    /// The call's number.
-    pub(crate) call: i64,
-    /// Its arguments; pointers are never followed.
-    pub(crate) arguments: [u64; 6],
+pub(crate) struct NotificationSocket {
+    fd: OwnedFd,
+    trace: Option<CallTrace>,
 }
 
 impl NotificationSocket {
-    pub(crate) fn new(fd: OwnedFd) -> Self {
-        Self(fd)
+    /// `trace` gets a line for each call.
+    pub(crate) fn new(fd: OwnedFd, trace: Option<CallTrace>) -> Self {
+        Self { fd, trace }
     }
 
     /// Another descriptor of it, for waiting.
@@ -35,7 +30,7 @@ impl NotificationSocket {
     /// # Errors
     /// EMFILE.
     pub(crate) fn try_clone(&self) -> io::Result<OwnedFd> {
-        self.0.try_clone()
+        self.fd.try_clone()
     }
 
     /// The next call. `None`: it was given up before it was read.
@@ -47,11 +42,12 @@ impl NotificationSocket {
         let mut raw: seccomp_notif = unsafe { core::mem::zeroed() };
         // SAFETY: the call writes one seccomp_notif.
         let done = check(unsafe {
-            libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut raw)
+            libc::ioctl(self.fd.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut raw)
         });
         match done {
             Ok(_) => Ok(Some(Notification {
                 id: raw.id,
+                begun: Instant::now(),
                 thread: raw.pid,
                 call: raw.data.nr.into(),
                 arguments: raw.data.args,
@@ -63,11 +59,13 @@ impl NotificationSocket {
 
     /// The kernel makes the call as it is.
     pub(crate) fn let_through(&self, call: &Notification) {
+        self.trace(call, &Answer::LetThrough);
         self.send(call, (0, 0), libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32);
     }
 
     /// The call returns 0, or fails with this number.
     pub(crate) fn answer(&self, call: &Notification, result: Result<(), Errno>) {
+        self.trace(call, &Answer::Done(result));
         let error = result.err().map_or(0, |errno| -errno.raw_os_error());
         self.send(call, (0, error), 0);
     }
@@ -86,12 +84,24 @@ impl NotificationSocket {
         };
         // SAFETY: the call reads one seccomp_notif_addfd.
         let done = check(unsafe {
-            libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw const add)
+            libc::ioctl(self.fd.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw const add)
         });
         drop(fd);
         match done {
-            Ok(number) => self.send(call, (number.into(), 0), 0),
+            Ok(number) => {
+                // A connection to the instance is the library's affair.
+                if !is_introduction(call) {
+                    self.trace(call, &Answer::Descriptor(number));
+                }
+                self.send(call, (number.into(), 0), 0);
+            }
             Err(error) => self.answer(call, Err(errno(&error))),
+        }
+    }
+
+    fn trace(&self, call: &Notification, answer: &Answer) {
+        if let Some(trace) = &self.trace {
+            trace.line(call, answer);
         }
     }
 
@@ -100,23 +110,13 @@ impl NotificationSocket {
         let reply = seccomp_notif_resp { id: call.id, val, error, flags };
         // SAFETY: the call reads one seccomp_notif_resp.
         let _ = check(unsafe {
-            libc::ioctl(self.0.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const reply)
+            libc::ioctl(self.fd.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const reply)
         });
     }
 }
 
-/// Does a call of socket(2) ask for a netlink socket?
-pub(crate) fn is_netlink(call: &Notification) -> bool {
-    call.call == libc::SYS_socket && call.arguments[0] as libc::c_int == libc::AF_NETLINK
-}
-
-/// And for one of rtnetlink?
-pub(crate) fn is_routing(call: &Notification) -> bool {
-    is_netlink(call) && call.arguments[2] as libc::c_int == libc::NETLINK_ROUTE
-}
-
 impl AsFd for NotificationSocket {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }

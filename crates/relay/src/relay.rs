@@ -8,7 +8,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::notification::{Notification, NotificationSocket};
+use crate::call::Notification;
+use crate::notification::NotificationSocket;
 use crate::packet::Sent;
 use crate::state::Relay;
 use crate::{calls, datagrams, incoming, outgoing, tun};

@@ -9,8 +9,9 @@ use std::io;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::introduction::{Introductions, answer, is_asked_for};
-use crate::notification::{Notification, NotificationSocket, is_netlink, is_routing};
+use crate::call::{Notification, is_introduction, is_netlink, is_routing};
+use crate::introduction::{Introductions, answer};
+use crate::notification::NotificationSocket;
 use crate::resolver::ShownResolver;
 
 /// How long a program's file may have former name servers.
@@ -40,7 +41,7 @@ pub(crate) fn first_socket(
         let Some(call) = calls.receive()? else { continue };
         if call.call != libc::SYS_socket || is_netlink(&call) && !is_routing(&call) {
             calls.let_through(&call);
-        } else if is_asked_for(&call) {
+        } else if is_introduction(&call) {
             match introductions {
                 Some(introductions) => answer(introductions, calls, &call),
                 // As without a relay: the library then looks for the instance's socket.

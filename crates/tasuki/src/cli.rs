@@ -64,11 +64,12 @@ pub(crate) enum Command {
 }
 
 /// Environment variables that matter to Tasuki, and what each does.
-pub(crate) const ENVIRONMENT: [(&str, &str); 5] = [
+pub(crate) const ENVIRONMENT: [(&str, &str); 6] = [
     ("TASUKI_LOG", "messages to tell: off, error, warn, info, debug or trace [default: warn]"),
     ("TASUKI_PRELOAD", "path of libtasuki_preload.so, where it is not installed as usual"),
     ("TASUKI_SANDBOX", "how much of the servers' sandbox: off, on or require [default: on]"),
     ("TASUKI_SOCKET", "socket of the instance; `tasuki run` sets it for its program"),
+    ("TASUKI_TRACE", "file for the calls of programs, or -; `tasuki run --trace` sets it"),
     ("XDG_RUNTIME_DIR", "users other than root have their instances in its directory tasuki"),
 ];
 
@@ -345,7 +346,7 @@ mod tests {
         let options: Vec<&str> = run
             .get_arguments()
             .filter_map(clap::Arg::get_long)
-            .filter(|name| !["net", "help", "intercept"].contains(name))
+            .filter(|name| !["net", "help", "intercept", "trace"].contains(name))
             .collect();
         assert_eq!(options, INSTANCE_OPTIONS);
     }

@@ -11,6 +11,7 @@ use super::interfaces;
 use super::lifecycle::duplicate;
 use crate::descriptors::{TABLE, is_socket, socket};
 use crate::errno::{self, Outcome};
+use crate::interpose::trace;
 use crate::real;
 use crate::table::Kind;
 
@@ -105,6 +106,7 @@ unsafe fn any_fcntl(real: Fcntl, fd: c_int, command: c_int, arg: c_ulong) -> c_i
         // SAFETY: passed on from the program.
         return unsafe { real(fd, command, arg) };
     }
+    trace!(fcntl(fd, command, arg));
     // SAFETY: passed on from the program.
     errno::Return::of(|| unsafe { control_file(real, fd, command, arg) })
 }
@@ -138,6 +140,7 @@ unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_char)
         // SAFETY: passed on from the program.
         return unsafe { real::ioctl(fd, request, arg) };
     }
+    trace!(ioctl(fd, request, arg));
     // SAFETY: passed on from the program.
     errno::Return::of(|| unsafe { control_device(fd, request, arg) })
 }

@@ -21,7 +21,7 @@ use crate::open_socket::OpenSocket;
 use crate::placeholder::{self, Placeholder};
 use crate::sockaddr::copy_out;
 use crate::table::Kind;
-use crate::{fork, host, instance, process, real, sharing};
+use crate::{fork, host, instance, process, real, sharing, trace};
 
 /// SOCK_NONBLOCK and SOCK_CLOEXEC.
 const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -291,6 +291,7 @@ extern "C" fn finish() {
 extern "C" fn begin() {
     real::resolve_all();
     if instance::is_wanted() {
+        trace::begin();
         fork::watch();
         // Without /proc there is nothing to find.
         let _ = sharing::find_inherited();

@@ -19,7 +19,7 @@ use super::io::{
 };
 use crate::descriptors::{TABLE, is_socket, socket};
 use crate::errno::{Outcome, Return};
-use crate::interpose::interpose;
+use crate::interpose::{interpose, trace};
 use crate::pointers::is_bad;
 use crate::table::Kind;
 use crate::{adopted, cmsg, instance, poll, real, sharing, sockaddr, time, transfer};
@@ -252,6 +252,7 @@ unsafe fn share_passed(msg: *const msghdr) -> bool {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
     if is_socket(fd) {
+        trace!(recvmsg(fd, msg, flags));
         // SAFETY: passed on from the program.
         return Return::of(move || unsafe { receive_message(fd, msg, flags) });
     }

@@ -13,6 +13,9 @@ pub(crate) struct RelayArgs {
     /// How much of the sandbox is wanted
     #[arg(long, default_value_t)]
     pub(crate) sandbox: sandbox::Demand,
+    /// Write a line for each call to this file, or to standard error (-)
+    #[arg(long)]
+    pub(crate) trace: Option<PathBuf>,
     /// Be no child of the caller
     #[arg(long)]
     pub(crate) detach: bool,

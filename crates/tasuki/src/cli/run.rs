@@ -1,6 +1,7 @@
 //! The command line of `tasuki run`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -25,6 +26,14 @@ pub(crate) struct RunArgs {
     /// of system calls and a relay (seccomp: also static programs and direct system calls), or both
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     pub(crate) intercept: Intercept,
+    /// Print the program's calls that go to Tasuki, as strace does: process, time, call, result and
+    /// duration; on standard error, or to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "-")]
+    pub(crate) trace: Option<PathBuf>,
+    /// The same as --trace=FILE
+    #[arg(short = 'o', value_name = "FILE", conflicts_with = "trace")]
+    pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) options: InstanceOptions,
     /// The program and its arguments
@@ -39,6 +48,7 @@ Examples:
   tasuki run --net web -- python3 -m http.server on the instance of `tasuki up web`
   tasuki run --mode fused --address 192.168.77.2/24 -- wget http://192.168.77.1/
   tasuki run --ip 10.9.0.2/24,fd00:9::2/64 -- curl http://[fd00:9::1]:8000/
+  tasuki run --trace=calls.txt -- wget http://10.219.0.1:8000/
   tasuki run --fault loss=0.01,seed=7 -- curl http://10.219.0.1:8000/";
 
 fn run_help() -> String {

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 
 use abi::network::ResolverStatus;
 use relay::resolver::ResolverFile;
+use relay::trace::CallTrace;
 use sandbox::{Demand, Plan, Role};
 
 use crate::cli::RelayArgs;
@@ -23,7 +24,7 @@ use crate::settings;
 /// Why there can be none.
 pub(crate) fn relay(args: &RelayArgs) -> Result<u8, Failure> {
     if args.detach {
-        let mut command = relay_command(&args.instance, args.sandbox);
+        let mut command = relay_command(&args.instance, args.sandbox, args.trace.as_deref());
         // A terminal's Ctrl-C is for the program only.
         command.process_group(0);
         command.spawn().map_err(|error| Failure::system("start the relay", error))?;
@@ -42,7 +43,9 @@ pub(crate) fn relay(args: &RelayArgs) -> Result<u8, Failure> {
         }
         Ok(())
     };
-    relay::run(&args.instance, || relay::line::receive(&line), restrict).map_err(failed)?;
+    // Without it, the program's own lines are there still.
+    let trace = args.trace.as_deref().and_then(|path| CallTrace::open(path).ok());
+    relay::run(&args.instance, trace, || relay::line::receive(&line), restrict).map_err(failed)?;
     Ok(0)
 }
 
@@ -57,10 +60,11 @@ pub(super) fn start_relay(
     socket: &Path,
     required: bool,
     resolver: &ResolverStatus,
+    trace: Option<&Path>,
 ) -> Result<(), Failure> {
     let failed = |error| Failure::system("start the relay", error);
     let (program, relay) = UnixStream::pair().map_err(failed)?;
-    let mut starter = relay_command(socket, settings::sandbox()?);
+    let mut starter = relay_command(socket, settings::sandbox()?, trace);
     starter.arg("--detach").stdin(OwnedFd::from(relay));
     // What goes wrong there is said there.
     starter.status().map_err(failed)?;
@@ -80,10 +84,13 @@ fn resolver_file(resolver: &ResolverStatus) -> Option<ResolverFile> {
     .ok()
 }
 
-fn relay_command(instance: &Path, demand: Demand) -> Command {
+fn relay_command(instance: &Path, demand: Demand, trace: Option<&Path>) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("tasuki-relay").arg("relay").arg(instance);
     command.args(["--sandbox", &demand.to_string()]);
+    if let Some(path) = trace {
+        command.arg("--trace").arg(path);
+    }
     command.env_remove("LD_PRELOAD").stdout(Stdio::null()).current_dir("/");
     command
 }

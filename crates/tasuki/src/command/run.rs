@@ -4,11 +4,13 @@
 //! calls with a relay, which is the way of everything else ([`relay`]). In mode `library` there is
 //! no relay, since the stack is inside of one program: the filter refuses.
 
+use std::fs::File;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use abi::network::ResolverStatus;
+use relay::trace::STDERR;
 
 use super::relay::start_relay;
 use crate::cli::{Intercept, RunArgs};
@@ -25,7 +27,8 @@ use crate::supervisor::{Instance, Signals, Supervisor, Workload, cannot_execute}
 /// # Errors
 /// The reason why it could not run.
 pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
-    let RunArgs { net, intercept, options, program } = args;
+    let RunArgs { net, intercept, trace, output, options, program } = args;
+    let trace = trace.or(output);
     let Some((name, arguments)) = program.split_first() else {
         return Err(Failure::new(Code::Usage, "no program is given"));
     };
@@ -33,7 +36,8 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
     if let Some(net) = net {
         let mut command = Command::new(program::find(name, Reach::of(intercept))?);
         command.arg0(name).args(arguments);
-        return Err(join(&net, intercept, command));
+        let trace = begin_trace(trace)?;
+        return Err(join(&net, &Interception { how: intercept, trace }, command));
     }
     let settings = Settings::new(InstanceName::of_run(std::process::id()), &options)?;
     let library = settings.mode == Mode::Library;
@@ -49,26 +53,26 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
     let reach = if library { Reach::Shim } else { Reach::of(intercept) };
     let mut command = Command::new(program::find(name, reach)?);
     command.arg0(name).args(arguments);
+    let mut interception = Interception { how: intercept, trace: begin_trace(trace)? };
     let signals = Signals::catch()?;
     let resolver = settings.resolver.clone();
     let instance = Instance::make(settings)?;
     if library && intercept == Intercept::Auto {
         relay::line::refuse(&mut command);
-        on(&mut command, instance.socket_path(), Intercept::Preload, &resolver)?;
-    } else {
-        on(&mut command, instance.socket_path(), intercept, &resolver)?;
+        interception.how = Intercept::Preload;
     }
+    interception.apply(&mut command, instance.socket_path(), &resolver)?;
     Supervisor::start(instance, signals, Workload::Program(command))?.run()
 }
 
 /// Becomes the program, on an instance that runs already. Returns only why that is not possible.
-fn join(name: &InstanceName, how: Intercept, mut command: Command) -> Failure {
+fn join(name: &InstanceName, interception: &Interception, mut command: Command) -> Failure {
     // Connecting shows that it is alive and lets us in.
     let socket = match operator::find_for_program(name) {
         Ok(socket) => socket,
         Err(failure) => return failure,
     };
-    let resolver = match how {
+    let resolver = match interception.how {
         Intercept::Preload => Ok(ResolverStatus::default()),
         Intercept::Auto | Intercept::Seccomp => operator::resolver(name, &socket),
     };
@@ -77,7 +81,7 @@ fn join(name: &InstanceName, how: Intercept, mut command: Command) -> Failure {
         tracing::debug!(%failure, "programs see the host's name servers");
         ResolverStatus::default()
     });
-    match on(&mut command, &socket, how, &resolver) {
+    match interception.apply(&mut command, &socket, &resolver) {
         Ok(()) => {
             let error = command.exec();
             cannot_execute(&command, &error)
@@ -86,21 +90,46 @@ fn join(name: &InstanceName, how: Intercept, mut command: Command) -> Failure {
     }
 }
 
-/// Puts the program on the instance at `socket`, which has these name servers.
-fn on(
-    command: &mut Command,
-    socket: &Path,
+/// How the program's calls become Tasuki's, and what is said about them.
+struct Interception {
     how: Intercept,
-    resolver: &ResolverStatus,
-) -> Result<(), Failure> {
-    command.env("TASUKI_SOCKET", socket);
-    if how != Intercept::Seccomp {
-        command.env("LD_PRELOAD", program::preload()?);
+    /// The file for the calls, or [`relay::trace::STDERR`].
+    trace: Option<PathBuf>,
+}
+
+impl Interception {
+    /// Puts the program on the instance at `socket`, which has these name servers.
+    fn apply(
+        &self,
+        command: &mut Command,
+        socket: &Path,
+        resolver: &ResolverStatus,
+    ) -> Result<(), Failure> {
+        command.env("TASUKI_SOCKET", socket);
+        if let Some(trace) = &self.trace {
+            command.env("TASUKI_TRACE", trace);
+        }
+        if self.how != Intercept::Seccomp {
+            command.env("LD_PRELOAD", program::preload()?);
+        }
+        if self.how != Intercept::Preload {
+            let required = self.how == Intercept::Seccomp;
+            start_relay(command, socket, required, resolver, self.trace.as_deref())?;
+        }
+        Ok(())
     }
-    if how != Intercept::Preload {
-        start_relay(command, socket, how == Intercept::Seccomp, resolver)?;
+}
+
+/// Makes the file for the calls, so that each process of the program can write to its end. Returns
+/// its path for programs in other directories.
+fn begin_trace(path: Option<PathBuf>) -> Result<Option<PathBuf>, Failure> {
+    let Some(path) = path else { return Ok(None) };
+    if path == Path::new(STDERR) {
+        return Ok(Some(path));
     }
-    Ok(())
+    let failed = |error| Failure::output(path.display(), error);
+    File::create(&path).map_err(failed)?;
+    path.canonicalize().map_err(failed).map(Some)
 }
 
 impl Reach {
