@@ -2,14 +2,17 @@
 
     connections.py serve ADDRESS PORT LIMIT COUNT     echo until COUNT connections were closed
     connections.py connect ADDRESS PORT LIMIT COUNT   open COUNT, use all of them, close all
+    connections.py busy ADDRESS PORT LIMIT COUNT      open COUNT; from SIGUSR1 on use ten of them
+                                                      1,000 times
     connections.py fill ADDRESS PORT LIMIT            accept until that fails; then once more
-    connections.py some ADDRESS PORT LIMIT COUNT      open COUNT and wait for the end of input
+    connections.py some ADDRESS PORT LIMIT COUNT      open COUNT and wait to be killed
 """
 
 import errno
 import os
 import resource
 import select
+import signal
 import socket
 import sys
 
@@ -67,7 +70,29 @@ def echo(connection):
     return bool(data)
 
 
+def busy(address, count):
+    epoll, connections = open_all(address, count)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    print("open", count, flush=True)
+    signal.sigwait({signal.SIGUSR1})
+    few = dict(list(connections.items())[:: len(connections) // 10][:10])
+    for turn in range(1000):
+        ask_all(epoll, few, b"turn %d of" % turn)
+    print("asked", len(few), flush=True)
+    signal.pause()
+
+
 def connect(address, count):
+    epoll, connections = open_all(address, count)
+    print("open", count, memory(), flush=True)
+    for word in (b"first", b"again"):
+        ask_all(epoll, connections, word)
+    for connection in connections.values():
+        connection.close()
+    print("closed", len(connections), memory(), flush=True)
+
+
+def open_all(address, count):
     epoll = select.epoll()
     connections, begun, done = {}, 0, 0
     while done < count:
@@ -84,12 +109,7 @@ def connect(address, count):
             assert outcome == 0, os.strerror(outcome)
             epoll.modify(fd, 0)
             done += 1
-    print("open", done, memory(), flush=True)
-    for word in (b"first", b"again"):
-        ask_all(epoll, connections, word)
-    for connection in connections.values():
-        connection.close()
-    print("closed", len(connections), memory(), flush=True)
+    return epoll, connections
 
 
 def ask_all(epoll, connections, word):
@@ -139,14 +159,14 @@ def fill(address):
 def some(address, count):
     connections = [socket.create_connection(address) for _ in range(count)]
     print("open", len(connections), flush=True)
-    sys.stdin.read()
+    signal.pause()
 
 
 def main():
     role, host, port, limit, *count = sys.argv[1:]
     limit = int(limit)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    roles = {"serve": serve, "connect": connect, "fill": fill, "some": some}
+    roles = {"serve": serve, "connect": connect, "busy": busy, "fill": fill, "some": some}
     roles[role]((host, int(port)), *map(int, count))
 
 

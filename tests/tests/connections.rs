@@ -38,6 +38,17 @@ fn assert_nothing_is_open(world: &World) {
     });
 }
 
+/// Processor time that the program has used, in clock ticks.
+fn ticks(world: &World) -> u64 {
+    let clients = world.ps(NET).processes.into_iter().filter(|process| process.role == "client");
+    let of = |pid: u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum::<u64>()
+    };
+    clients.map(|client| of(client.pid)).sum()
+}
+
 #[test]
 fn a_server_has_as_many_connections_as_its_limit_allows() {
     let Some(world) = World::new() else { return };
@@ -84,6 +95,35 @@ fn a_client_has_as_many_connections_as_its_limit_allows() {
     assert!(said.stdout.contains(&format!("served {count} most {count}")), "{said}");
     assert_nothing_is_open(&world);
     world.assert_pools_return(NET, &before);
+    world.down(NET);
+    world.assert_nothing_left();
+}
+
+/// A server waits for thousands of idle connections and ten busy ones. It prints how much processor
+/// time it takes; that its waits look at the busy ones only is counted in
+/// `crates/preload/src/registrations/tests.rs`.
+#[test]
+fn idle_connections_do_not_make_busy_ones_dear() {
+    let Some(world) = World::new() else { return };
+    let Some(mode) = Mode::shared() else { return };
+    world.up(NET, mode, &[]);
+    for count in [10, 5010] {
+        let server = ["serve", "0.0.0.0", "8000", LIMIT, &count.to_string()];
+        let server = Running::start(world.on_net(NET, &world.script("connections.py", &server)));
+        let _ = server.line("ready");
+        let ask = ["busy", STACK, "8000", LIMIT, &count.to_string()];
+        let ask = Running::start(world.command(&world.script("connections.py", &ask)));
+        let _ = server.line("holds");
+        let _ = ask.line("open");
+        let before = ticks(&world);
+        ask.signal(rustix::process::Signal::USR1);
+        let _ = ask.line("asked 10");
+        println!("{count} connections: {} ticks for 10,000 requests", ticks(&world) - before);
+        ask.signal(rustix::process::Signal::KILL);
+        let _ = ask.finish();
+        let said = server.finish().success();
+        assert!(said.stdout.contains(&format!("served {count} most {count}")), "{said}");
+    }
     world.down(NET);
     world.assert_nothing_left();
 }

@@ -1,8 +1,10 @@
 //! epoll over Tasuki and kernel descriptors mixed.
 //!
 //! A wait reports what is ready of the Tasuki members ([`EpollSet`]) and asks the kernel for the
-//! rest. If nothing is ready anywhere it sleeps on the sockets' words and on the epoll descriptor
-//! itself, which is readable when the kernel has events.
+//! rest. It looks at members that have news, and at those that were ready before. If nothing is
+//! ready anywhere it sleeps until the thread has news, or the epoll descriptor itself is readable:
+//! then the kernel has events. A thread that shares its slot, and a set with sets in it, look at
+//! all members and sleep on their words.
 //!
 //! Every epoll file of a program that runs on Tasuki has a set from its creation. So waits that
 //! began before the first Tasuki socket came are counted as sleepers too.
@@ -19,12 +21,13 @@ use std::time::Instant;
 use libc::{epoll_event, sigset_t, timespec};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
+use sockets::NewsReader;
 
 use crate::descriptors::{Descriptor, TABLE, install, socket};
 use crate::epoll_set::{EpollSet, Kick, kick_data};
 use crate::errno::{self, Outcome};
 use crate::interpose::interpose;
-use crate::open_socket::{OpenSocket, attend, wait_any};
+use crate::open_socket::{OpenSocket, wait_any};
 use crate::registrations::Interest;
 use crate::table::Kind;
 use crate::{instance, process, real, signals, time};
@@ -254,13 +257,11 @@ fn wait(
             }
             break;
         }
-        collect(&set, epfd, &mut events)?;
+        let news = set.news_reader();
+        collect(&set, epfd, &mut events, news.as_ref())?;
         let over = time::passed(deadline);
-        if over && events.count == 0 {
-            let watched = set.watched();
-            if attend(&watched) {
-                collect(&set, epfd, &mut events)?;
-            }
+        if over && events.count == 0 && set.attend() {
+            collect(&set, epfd, &mut events, news.as_ref())?;
         }
         if events.count > 0 || kernel_ready || over {
             if set.has_kernel_members() {
@@ -270,24 +271,54 @@ fn wait(
                 break;
             }
         }
-        let watched = set.watched();
-        kernel_ready = signals::under_mask(mask, || sleep(epfd, &watched, deadline))?;
+        kernel_ready = match &news {
+            Some(news) => signals::under_mask(mask, || sleep_for_news(epfd, news, deadline))?,
+            None => {
+                let watched = set.watched();
+                signals::under_mask(mask, || sleep(epfd, &watched, deadline))?
+            }
+        };
         drop((sleeping, sleeping_there));
     }
     Ok(c_int::try_from(events.count).unwrap_or(c_int::MAX))
 }
 
 /// Reports the ready Tasuki members. The kernel's events come first if they are overdue.
-fn collect(set: &EpollSet, epfd: c_int, events: &mut Events) -> Outcome<()> {
+fn collect(
+    set: &EpollSet,
+    epfd: c_int,
+    events: &mut Events,
+    news: Option<&NewsReader>,
+) -> Outcome<()> {
+    if let Some(news) = news {
+        news.pass_on();
+    }
     let mut state = set.state();
     if core::mem::take(&mut state.kernel_first) {
         events.add_kernels(epfd, Some(Duration::ZERO), None)?;
     }
     let room = events.left();
-    state.registrations.collect(room, |ready, data| events.push(ready, data));
+    match news {
+        Some(news) => {
+            let report = |ready, data| events.push(ready, data);
+            state.registrations.collect_news(news.bit(), room, report);
+        }
+        None => {
+            state.registrations.collect(room, |ready, data| events.push(ready, data));
+        }
+    }
     state.collect_nested(events.left(), |ready, data| events.push(ready, data));
     state.kernel_first = room > 0 && events.left() == 0;
     Ok(())
+}
+
+/// Sleeps until the thread has news; true if the kernel has events.
+fn sleep_for_news(epfd: c_int, news: &NewsReader, deadline: Option<Instant>) -> Outcome<bool> {
+    // SAFETY: as in `sleep`.
+    let epfd = unsafe { BorrowedFd::borrow_raw(epfd) };
+    let mut kernel = [PollFd::from_borrowed_fd(epfd, PollFlags::IN)];
+    news.sleep(&mut kernel, deadline)?;
+    Ok(!kernel[0].revents().is_empty())
 }
 
 /// Sleeps until there may be something; true if the kernel has events.

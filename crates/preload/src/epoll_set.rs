@@ -18,10 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use libc::epoll_event;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
-use sockets::poll;
+use sockets::{NewsReader, poll};
 
 use crate::errno::{self, Outcome};
-use crate::open_socket::{OpenSocket, SocketWatcher};
+use crate::open_socket::{OpenSocket, SocketWatcher, attend};
 use crate::registrations::{Interest, Registrations};
 use crate::{instance, real};
 
@@ -225,6 +225,17 @@ impl EpollSet {
         state.kick();
     }
 
+    /// The calling thread as a reader of its members' news. `None`: it must look at all of them.
+    pub(crate) fn news_reader(&self) -> Option<NewsReader> {
+        let mut state = self.state();
+        if !state.nested.is_empty() {
+            return None;
+        }
+        let any = Arc::clone(state.registrations.any()?);
+        drop(state);
+        any.socket.news_reader()
+    }
+
     /// Has the kernel's set ever had a member of the program's?
     pub(crate) fn has_kernel_members(&self) -> bool {
         self.kernel_members.load(Ordering::Relaxed)
@@ -233,6 +244,16 @@ impl EpollSet {
     /// The kernel's set has a member of the program's.
     pub(crate) fn note_kernel_member(&self) {
         self.kernel_members.store(true, Ordering::Relaxed);
+    }
+
+    /// Called before a wait ends without a result. True: the stack worked, which may have changed a
+    /// member.
+    pub(crate) fn attend(&self) -> bool {
+        let any = self.state().registrations.any().cloned();
+        match any {
+            Some(any) => any.socket.attend(),
+            None => attend(&self.watched()),
+        }
     }
 
     /// The members that a sleep must watch.
@@ -283,6 +304,10 @@ impl EpollSet {
 }
 
 impl SocketWatcher for EpollSet {
+    fn on_news(&self, place: u16, threads: u64) {
+        self.state().registrations.on_news(place, threads);
+    }
+
     fn forget(&self, socket: &Arc<OpenSocket>) {
         let mut state = self.state();
         state.registrations.forget(socket);

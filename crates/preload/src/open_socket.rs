@@ -14,7 +14,9 @@ use std::time::Instant;
 
 use rustix::event::{PollFd, Timespec, poll};
 use rustix::io::Errno;
-use sockets::{Readiness, Received, RecvFlags, SendFlags, Socket, SocketKind, Wait, Watch};
+use sockets::{
+    NewsListener, Readiness, Received, RecvFlags, SendFlags, Socket, SocketKind, Wait, Watch,
+};
 
 use crate::errno::Outcome;
 use crate::registrations::Source;
@@ -72,6 +74,8 @@ impl Timeout {
 pub(crate) trait SocketWatcher: Send + Sync {
     /// The last descriptor of `socket` was closed.
     fn forget(&self, socket: &Arc<OpenSocket>);
+    /// The socket at `place` has news, which the threads with these bits have taken.
+    fn on_news(&self, place: u16, threads: u64);
 }
 
 /// See the module's head.
@@ -155,10 +159,18 @@ impl OpenSocket {
     }
 
     /// `set` watches this socket from now on, and learns of its end.
-    pub(crate) fn watched_by(&self, set: Weak<dyn SocketWatcher>) {
+    pub(crate) fn watched_by(self: &Arc<Self>, set: Weak<dyn SocketWatcher>) {
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         watchers.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&set));
         watchers.push(set);
+        drop(watchers);
+        let this: Weak<Self> = Arc::downgrade(self);
+        self.socket.set_news_listener(this);
+    }
+
+    /// This process did something that may make it ready: its sets look again.
+    pub(crate) fn touch(&self) {
+        self.on_news(0);
     }
 
     /// Has the last descriptor been closed?
@@ -205,6 +217,27 @@ impl Source for Arc<OpenSocket> {
 
     fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(self, other)
+    }
+
+    fn place(&self) -> u16 {
+        self.socket.place()
+    }
+
+    fn notify(&self, threads: u64) {
+        self.socket.notify_threads(threads);
+    }
+
+    fn lacks_memory(&self) -> bool {
+        self.socket.lacks_memory()
+    }
+}
+
+impl NewsListener for OpenSocket {
+    fn on_news(&self, threads: u64) {
+        let watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        for set in watchers.iter().filter_map(Weak::upgrade) {
+            set.on_news(self.socket.place(), threads);
+        }
     }
 }
 

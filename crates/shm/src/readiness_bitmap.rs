@@ -48,8 +48,8 @@ impl ReadinessBitmap {
     }
 
     /// Takes all numbers below `below`, rounded up to a whole word: `each` gets the index of a
-    /// word, and its bits. Look at the news of a number only after this. Higher numbers may be lost; the
-    /// caller knows that there are none.
+    /// word, and its bits. Look at the news of a number only after this. Higher numbers may be
+    /// lost; the caller knows that there are none.
     #[inline]
     pub fn take(&self, below: usize, mut each: impl FnMut(usize, u64)) {
         // Looked at without taking the cache line: mostly there is nothing.

@@ -74,10 +74,12 @@ pub use environment::{named_instance, remember_instance};
 pub use error::{ConnectError, ENV};
 pub use fork::fork_watched;
 pub use instance::{forked, instance};
+pub use membership::NewsListener;
 pub use memory::{MOST_AREA, TxArea, TxSlice};
 pub use net::{TcpListener, TcpStream, UdpSocket};
 pub use request::{Completion, Reply, Request, Ticket};
 pub use socket::{
-    MOST_SLICES, Readiness, Received, RecvFlags, RxArea, SendFlags, Socket, Watch, poll, wait_any,
+    MOST_SLICES, NewsReader, Readiness, Received, RecvFlags, RxArea, SendFlags, Socket, Watch,
+    poll, wait_any,
 };
 pub use wait::Wait;

@@ -10,6 +10,7 @@ mod control;
 mod deferred_bell;
 mod goodbye;
 mod local_thread;
+mod news;
 mod rings;
 mod server;
 mod slot;
@@ -18,6 +19,7 @@ mod threads;
 mod waiting;
 
 pub(crate) use self::calls::{MembershipRef, RawBatch};
+pub use self::news::NewsListener;
 pub(crate) use self::rings::{CallOutcome, FinishedCall, NewCall, SocketSpec, place_in};
 pub(crate) use self::server::ServerHandle;
 pub(crate) use self::slot::{SleepRole, ThreadSlot};

@@ -44,4 +44,4 @@ pub use self::recv_area::RxArea;
 pub use self::recv_queue::Received;
 pub use self::send::SendFlags;
 pub use self::slices::MOST_SLICES;
-pub use self::watch::{Watch, wait_any};
+pub use self::watch::{NewsReader, Watch, wait_any};

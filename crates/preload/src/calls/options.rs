@@ -66,7 +66,12 @@ fn set(entry: &OpenSocket, level: c_int, name: c_int, bytes: &[u8]) -> Outcome<(
             timeout.set(timeout_of_bytes(bytes)?);
             Ok(())
         }
-        None => entry.socket.set_option(level, name, bytes),
+        None => {
+            entry.socket.set_option(level, name, bytes)?;
+            // SO_RCVLOWAT and the like change what it is ready for, and the server has no news.
+            entry.touch();
+            Ok(())
+        }
     }
 }
 

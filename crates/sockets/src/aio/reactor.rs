@@ -171,8 +171,7 @@ impl Reactor {
     fn with(client: &Arc<Client>, wake_handle: Option<Arc<WakeHandle>>) -> Result<Rc<Self>, Errno> {
         let thread = client.membership().thread()?;
         let batch = CallBatch::shared(client)?;
-        let server = &client.membership().server;
-        let news = thread.take_news_words(server)?;
+        let news = thread.take_news_words()?;
         Ok(Rc::new(Self {
             client: Arc::clone(client),
             thread,

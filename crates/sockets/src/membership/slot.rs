@@ -51,6 +51,8 @@ pub(crate) struct ThreadSlot {
     /// The thread that sleeps on the bell ([`this_thread`]).
     leader: Mutex<Option<usize>>,
     epoch: AtomicU32,
+    /// Sockets that changed while the slot's bit was in their `waiters`.
+    pub(crate) news: ReadinessBitmap,
     /// A reactor reads the slot's news bitmap.
     news_taken: AtomicBool,
 }
@@ -69,9 +71,9 @@ impl ThreadSlot {
         let made = (|| {
             let word = layout.thread_bell(region, number)?;
             let rings = Rings::attach(server.number(), region, layout, number)?;
-            Ok::<_, shm::OutOfRange>((word, rings))
+            Ok::<_, shm::OutOfRange>((word, rings, layout.news(region, number)?))
         })();
-        let (word, rings) = made.map_err(|_| server.fault())?;
+        let (word, rings, news) = made.map_err(|_| server.fault())?;
         let local = server.stack().map(|stack| LocalStackThread::new(stack, &fd)).transpose()?;
         local.iter().for_each(|local| server.own(local.wakeup()));
         Ok(Self {
@@ -84,6 +86,7 @@ impl ThreadSlot {
             users: AtomicU32::new(0),
             leader: Mutex::new(None),
             epoch: AtomicU32::new(0),
+            news,
             news_taken: AtomicBool::new(false),
         })
     }
@@ -226,11 +229,16 @@ impl ThreadSlot {
     ///
     /// # Errors
     /// ENOBUFS when a thread with which this slot is shared has them.
-    pub(crate) fn take_news_words(&self, server: &ServerHandle) -> Result<ReadinessBitmap, Errno> {
+    pub(crate) fn take_news_words(&self) -> Result<ReadinessBitmap, Errno> {
         if self.news_taken.swap(true, Ordering::SeqCst) {
             return Err(Errno::NOBUFS);
         }
-        server.layout().news(server.region(), self.number).map_err(|_| server.fault())
+        Ok(self.news.clone())
+    }
+
+    /// Has the slot's bitmap one reader, the thread that asks?
+    pub(crate) fn has_own_news(&self) -> bool {
+        self.users.load(Ordering::SeqCst) == 1 && !self.news_taken.load(Ordering::SeqCst)
     }
 
     /// The reactor is gone.

@@ -10,6 +10,7 @@ use abi::data::DataDescriptor;
 use shm::PoolMap;
 
 use super::control::{Admission, ask_admission, ask_introduction, ask_over};
+use super::news::NewsListeners;
 use super::server::ServerHandle;
 use super::threads::{ThreadClaim, ThreadSlots};
 use crate::error::{ConnectError, RegionFault};
@@ -28,6 +29,8 @@ pub(crate) struct Membership {
     frames: Vec<PoolMap>,
     pub(super) slots: Arc<ThreadSlots>,
     pub(super) closed: ClosedSendHalves,
+    /// Who hears of the news of a socket, by its place.
+    pub(crate) listeners: NewsListeners,
 }
 
 impl Membership {
@@ -62,6 +65,7 @@ impl Membership {
             frames,
             slots,
             closed: ClosedSendHalves::default(),
+            listeners: NewsListeners::default(),
         }))
     }
 

@@ -1,11 +1,13 @@
 //! Waiting for one of many sockets, and for descriptors of the kernel.
 
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use abi::Errno;
 use rustix::event::{PollFd, Timespec, poll};
 
 use super::handle::Socket;
+use crate::membership::{Membership, NewsListener, ThreadClaim};
 use crate::wait::{Wait, far_away, timespec};
 
 /// A socket to watch, and its version when it was last looked at ([`crate::Readiness::version`]).
@@ -23,7 +25,79 @@ impl Watch<'_> {
     }
 }
 
+/// The calling thread, as one that waits for many sockets of a client and hears which of them have
+/// news.
+pub struct NewsReader {
+    thread: ThreadClaim,
+    membership: Arc<Membership>,
+}
+
+impl NewsReader {
+    /// The thread's bit, for [`Socket::notify_threads`].
+    #[must_use]
+    pub fn bit(&self) -> u64 {
+        self.thread.bit()
+    }
+
+    /// Passes the thread's news on to the listeners of the sockets.
+    pub fn pass_on(&self) {
+        self.membership.listeners.pass_on(&self.thread.news, self.thread.bit());
+    }
+
+    /// Sleeps until the thread has news, poll(2) reports something for `kernel` (`revents` are
+    /// filled in), the deadline passes, or for no reason.
+    ///
+    /// # Errors
+    /// As [`wait_any`].
+    pub fn sleep(&self, kernel: &mut [PollFd<'_>], deadline: Option<Instant>) -> Result<(), Errno> {
+        let server = &self.membership.server;
+        let has_news = || !self.thread.news.is_empty();
+        let over = deadline.is_some_and(|at| Instant::now() >= at);
+        if !server.is_alive() || has_news() || over {
+            return poll(kernel, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).map(drop);
+        }
+        match self.thread.poll(server, kernel, deadline, has_news) {
+            Err(Errno::NETDOWN) => Ok(()),
+            other => other,
+        }
+    }
+}
+
 impl Socket {
+    /// The calling thread as a reader of news. `None` without an instance, in a forked child, and
+    /// for a thread that shares its slot with others: such a thread watches each socket.
+    #[must_use]
+    pub fn news_reader(&self) -> Option<NewsReader> {
+        let membership = &self.core().membership;
+        membership.server.check_memory().ok()?;
+        let thread = membership.thread().ok().filter(|thread| thread.has_own_news())?;
+        Some(NewsReader { thread, membership: Arc::clone(membership) })
+    }
+
+    /// `listener` hears of this socket's news. The socket has one listener, the last.
+    pub fn set_news_listener(&self, listener: Weak<dyn NewsListener>) {
+        self.membership().listeners.put(self.index(), listener);
+    }
+
+    /// At the socket's next change the server gives news of it to the threads with these bits, and
+    /// wakes them. Look at the socket afterwards.
+    pub fn notify_threads(&self, threads: u64) {
+        self.wait_for_change(threads);
+    }
+
+    /// The socket's place among those of its client. A later socket may have it again.
+    #[must_use]
+    pub fn place(&self) -> u16 {
+        self.index()
+    }
+
+    /// Has the sending pool no more than each socket is sure of? Then a socket may become ready to
+    /// send when another one gives memory back, and there is no news of that.
+    #[must_use]
+    pub fn lacks_memory(&self) -> bool {
+        !self.membership().tx.has_room(1, 1)
+    }
+
     /// [`Client::attend`](crate::Client::attend) of the socket's client.
     #[must_use]
     pub fn attend(&self) -> bool {
