@@ -14,25 +14,24 @@ fn same(world: &ProgramWorld, copy: &str) {
     std::fs::remove_file(world.path(copy)).expect("the copy");
 }
 
-/// A daemon that has a process for each connection, and two for what it receives. The library does
-/// not do for processes that use one connection at the same time.
-#[test]
-fn rsync_copies_both_ways() {
+/// A daemon that has a process for each connection. Who receives has two processes that use the
+/// connection at the same time: one reads, the other writes.
+fn rsync(how: &[&str]) {
     let Some(world) = ProgramWorld::new(&["rsync"]) else { return };
     write_noise(&world.path("file"), 3 << 20, 6);
     std::fs::create_dir(world.path("module")).expect("a folder");
     let conf = format!("[m]\npath = {}\nread only = no\nuid = 0\ngid = 0\n", world.file("module"));
-    std::fs::write(world.path("conf"), format!("use chroot = no\n{conf}")).expect("a file");
+    std::fs::write(world.path("conf"), format!("use chroot = no\nreverse lookup = no\n{conf}"))
+        .expect("a file");
     let config = format!("--config={}", world.file("conf"));
     let words = ["rsync", "--daemon", "--no-detach", "--port=8730", &config];
-    let server = world.start_with(&BY_RELAY, &words);
+    let server = world.start_with(how, &words);
     let far = format!("rsync://{STACK}:8730/m/");
     let probe = ["rsync", "--contimeout=60", &far];
     eventually("rsync answers", || world.run(&probe).status.success());
     for inside in [false, true] {
         let run = |words: &[&str]| {
-            let running =
-                if inside { world.start_with(&BY_RELAY, words) } else { world.spawn(words) };
+            let running = if inside { world.start_with(how, words) } else { world.spawn(words) };
             let _ = running.finish().success();
         };
         run(&["rsync", "-a", "file", &far]);
@@ -45,6 +44,17 @@ fn rsync_copies_both_ways() {
     server.signal(Signal::TERM);
     let _ = server.finish();
     world.end();
+}
+
+#[test]
+fn rsync_copies_both_ways() {
+    rsync(&["--intercept", "auto"]);
+}
+
+#[test]
+#[ignore = "long: `make test-programs` runs it"]
+fn rsync_copies_both_ways_through_the_relay() {
+    rsync(&BY_RELAY);
 }
 
 /// Options of ssh and scp that use no file of the user's.

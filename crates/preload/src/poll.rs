@@ -4,6 +4,10 @@
 //! without waiting. When nothing is ready, one sleep waits for both kinds ([`sockets::wait_any`]):
 //! for the sockets' versions as of the look, and for the kernel's descriptors. An epoll descriptor
 //! with Tasuki members counts as both.
+//!
+//! A socket that has moved to another process is taken back when nothing is ready. If that process
+//! takes it again meanwhile, as two that read and write one connection do (rsync), the next try is
+//! a pause later, so that they do not only pass it to and fro.
 
 #![allow(unsafe_code)]
 
@@ -11,7 +15,7 @@ use core::ffi::{c_int, c_short};
 use core::mem::size_of;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -26,6 +30,8 @@ use crate::{signals, time};
 
 /// More than any process can have open.
 const MOST_FDS: nfds_t = 1 << 24;
+/// Between two tries to take sockets back that have moved: the first and the longest pause.
+const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(8)];
 /// Reported even if not requested.
 const ALWAYS: c_short = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
 
@@ -49,6 +55,8 @@ struct Poll<'a> {
     kernel: Vec<PollFd<'static>>,
     /// Sockets and the versions that they had at the last look.
     watched: Vec<(Arc<OpenSocket>, u32)>,
+    /// When sockets may be taken back again that have moved, and the pause after that.
+    take_back: Option<(Instant, Duration)>,
 }
 
 impl<'a> Poll<'a> {
@@ -77,7 +85,7 @@ impl<'a> Poll<'a> {
                 },
             })
             .collect();
-        Self { fds, items, kernel, watched: Vec::new() }
+        Self { fds, items, kernel, watched: Vec::new(), take_back: None }
     }
 
     /// Looks at the Tasuki side; true if something there is ready.
@@ -102,6 +110,29 @@ impl<'a> Poll<'a> {
             found |= fd.revents != 0;
         }
         found
+    }
+
+    /// Takes back the sockets that have moved, unless it is too early; true if it has. `next` is
+    /// the moment of the next try, when one is left.
+    fn take_back(&mut self, next: &mut Option<Instant>) -> bool {
+        *next = None;
+        let moved = |item: &Item| matches!(item, Item::Socket(open) if open.socket.is_moved());
+        if !self.items.iter().any(moved) {
+            return false;
+        }
+        let now = Instant::now();
+        let (at, pause) = self.take_back.unwrap_or((now, PAUSES[0]));
+        if now < at {
+            *next = Some(at);
+            return false;
+        }
+        self.take_back = Some((now + pause, (pause * 2).min(PAUSES[1])));
+        for (fd, item) in self.fds.iter().zip(&mut self.items) {
+            if moved(item) {
+                *item = socket(fd.fd).map_or(Item::Invalid, Item::Socket);
+            }
+        }
+        true
     }
 
     /// Asks the kernel about its own, without waiting.
@@ -165,7 +196,8 @@ pub(crate) fn wait(
     let sets = poll.sets();
     loop {
         let sleeping: Vec<_> = sets.iter().map(|set| set.sleeping()).collect();
-        let found = poll.look();
+        let mut next = None;
+        let found = poll.look() || (poll.take_back(&mut next) && poll.look());
         if found || time::passed(deadline) {
             if !found && attend(&poll.watched) {
                 poll.look();
@@ -173,7 +205,8 @@ pub(crate) fn wait(
             poll.ask_kernel()?;
             return Ok(poll.answer());
         }
-        if signals::under_mask(mask, || poll.sleep(deadline))? {
+        let until = next.map_or(deadline, |next| Some(deadline.map_or(next, |end| end.min(next))));
+        if signals::under_mask(mask, || poll.sleep(until))? {
             poll.look();
             return Ok(poll.answer());
         }
