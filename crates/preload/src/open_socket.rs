@@ -15,7 +15,8 @@ use std::time::Instant;
 use rustix::event::{PollFd, Timespec, poll};
 use rustix::io::Errno;
 use sockets::{
-    NewsListener, Readiness, Received, RecvFlags, SendFlags, Socket, SocketKind, Wait, Watch,
+    NewsListener, Readiness, Received, RecvFlags, SendFlags, ShutdownHow, Socket, SocketKind, Wait,
+    Watch,
 };
 
 use crate::errno::Outcome;
@@ -86,6 +87,8 @@ pub(crate) struct OpenSocket {
     pub(crate) receive_timeout: Timeout,
     /// SO_SNDTIMEO.
     pub(crate) send_timeout: Timeout,
+    /// SO_LINGER: how long the close waits.
+    pub(crate) linger: Timeout,
     nonblocking: AtomicBool,
     /// Its descriptors are duplicates of the cached placeholder.
     on_cached: AtomicBool,
@@ -102,6 +105,7 @@ impl OpenSocket {
             socket,
             receive_timeout: Timeout::default(),
             send_timeout: Timeout::default(),
+            linger: Timeout::default(),
             nonblocking: AtomicBool::new(nonblocking),
             on_cached: AtomicBool::new(false),
             shared: AtomicBool::new(false),
@@ -116,6 +120,7 @@ impl OpenSocket {
         let accepted = Self::new(socket, nonblocking);
         accepted.receive_timeout.set(self.receive_timeout.get());
         accepted.send_timeout.set(self.send_timeout.get());
+        accepted.linger.set(self.linger.get());
         accepted
     }
 
@@ -201,12 +206,36 @@ impl OpenSocket {
 
     /// The last descriptor was closed: leaves the epoll sets and closes the socket.
     pub(crate) fn end(self: Arc<Self>) {
+        if let Some(limit) = self.linger.get() {
+            self.wait_for_acknowledgement(limit);
+        }
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         let watchers = core::mem::take(&mut *watchers);
         for set in watchers.iter().filter_map(Weak::upgrade) {
             set.forget(&self);
         }
         self.socket.close_soon();
+    }
+}
+
+impl OpenSocket {
+    /// As Linux: a close with SO_LINGER waits until the peer has acknowledged all bytes, of a
+    /// non-blocking socket, too. Unread bytes make it a reset, and a signal ends the wait.
+    fn wait_for_acknowledgement(self: &Arc<Self>, limit: Duration) {
+        /// No change of the socket tells of the last acknowledgement.
+        const LOOK_AGAIN: Duration = Duration::from_millis(5);
+        if self.is_shared() || self.socket.readable_len() > 0 {
+            return;
+        }
+        let deadline = time::after(limit);
+        // Not connected: there is nothing to wait for.
+        let mut goes_on = self.socket.shutdown(ShutdownHow::Write).is_ok();
+        while goes_on && self.socket.unsent_len() > 0 && !time::passed(deadline) {
+            let version = self.socket.readiness().version;
+            let look = time::after(LOOK_AGAIN);
+            let watched = [(Arc::clone(self), version)];
+            goes_on = wait_any(&watched, &mut [], look) != Err(Errno::INTR);
+        }
     }
 }
 

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
 
 static void done(struct scene *scene)
 {
@@ -251,6 +253,40 @@ static void run_linger(struct scene *scene, long seconds, long bytes)
 	scene->socket = dup(0);
 }
 
+/* A peer that takes no more: close waits for as long as SO_LINGER says. */
+static void run_linger_full(struct scene *scene, long seconds, long shut)
+{
+	static char large[1 << 16];
+	struct linger wait = { 1, seconds };
+	struct itimerval off = { 0 };
+	struct timespec begin, end;
+	if (scene->peer < 0)
+		return;
+	setitimer(ITIMER_REAL, &off, NULL);
+	result(setsockopt(scene->socket, SOL_SOCKET, SO_LINGER, &wait, sizeof wait));
+	while (send(scene->socket, large, sizeof large, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
+		;
+	if (shut)
+		result(shutdown(scene->socket, SHUT_WR));
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	result(close(scene->socket));
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	long took = (end.tv_sec - begin.tv_sec) * 1000 + (end.tv_nsec - begin.tv_nsec) / 1000000;
+	say(" waited=%d", took >= seconds * 900);
+	scene->socket = dup(0);
+}
+
+/* tee(2) is for pipes only. */
+static void run_tee(struct scene *scene, long to, long b)
+{
+	int both[2];
+	(void)b;
+	CHECK(pipe(both) == 0 && write(both[1], "abc", 3) == 3);
+	result(to ? tee(both[0], scene->socket, 3, 0) : tee(scene->socket, both[1], 3, 0));
+	result(vmsplice(scene->socket, &(struct iovec){ "abc", 3 }, 1, 0));
+	close(both[0]), close(both[1]);
+}
+
 static void run_stdio(struct scene *scene, long kind, long b)
 {
 	static const char *const modes[] = { "r", "w", "r+", "a", "rb", "w+" };
@@ -395,6 +431,10 @@ static const struct call CALLS[] = {
 	{ "close, SO_LINGER 0", TCP, run_linger, 0, 0 },
 	{ "close, SO_LINGER 1", TCP, run_linger, 1, 0 },
 	{ "close, SO_LINGER 1, bytes", TCP, run_linger, 1, 50000 },
+	{ "close, SO_LINGER 1, full", TCP | BASIC, run_linger_full, 1, 0 },
+	{ "close, SO_LINGER 1, full and shut", TCP | BASIC, run_linger_full, 1, 1 },
+	{ "tee from", ANY | BASIC, run_tee, 0, 0 },
+	{ "tee to", ANY | BASIC, run_tee, 1, 0 },
 	{ "fdopen(r)", ANY, run_stdio, 0, 0 },
 	{ "fdopen(w)", ANY, run_stdio, 1, 0 },
 	{ "fdopen(r+)", ANY, run_stdio, 2, 0 },

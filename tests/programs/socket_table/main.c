@@ -98,7 +98,11 @@ void wait_for(int fd, short events)
 int comes(int fd, short events)
 {
 	struct pollfd one = { fd, events, 0 };
-	return poll(&one, 1, 1000) > 0 && one.revents & events;
+	int count;
+	do
+		count = poll(&one, 1, 1000);
+	while (count < 0 && errno == EINTR);
+	return count > 0 && one.revents & events;
 }
 
 void say_received(struct scene *scene, long sent)

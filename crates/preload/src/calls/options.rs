@@ -70,9 +70,19 @@ fn set(entry: &OpenSocket, level: c_int, name: c_int, bytes: &[u8]) -> Outcome<(
             entry.socket.set_option(level, name, bytes)?;
             // SO_RCVLOWAT and the like change what it is ready for, and the server has no news.
             entry.touch();
+            if (level, name) == (SOL_SOCKET, libc::SO_LINGER) {
+                entry.linger.set(linger_of_bytes(bytes));
+            }
             Ok(())
         }
     }
+}
+
+/// How long a close waits. Zero seconds reset, which is the server's business.
+fn linger_of_bytes(bytes: &[u8]) -> Option<Duration> {
+    let (on, seconds) = (bytes.get(..INT)?, bytes.get(INT..2 * INT)?);
+    let seconds = u64::try_from(int_of_bytes(seconds)).ok()?;
+    (int_of_bytes(on) != 0 && seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
 /// The timeout that an option of SOL_SOCKET names. The `_NEW` ones have the same form where
@@ -197,6 +207,15 @@ mod tests {
         assert_eq!(fitted(libc::IPPROTO_IP, &int(64), 1), [64]);
         assert!(fitted(libc::IPPROTO_IP, &int(64), 0).is_empty());
         assert_eq!(fitted(libc::IPPROTO_IP, &int(-1), 1), [255]);
+    }
+
+    #[test]
+    fn lingering() {
+        let read = |on: c_int, seconds: c_int| {
+            linger_of_bytes(&[on.to_ne_bytes(), seconds.to_ne_bytes()].concat())
+        };
+        assert_eq!(read(1, 5), Some(Duration::from_secs(5)));
+        assert_eq!([read(0, 5), read(1, 0), read(1, -1), linger_of_bytes(&[1; 7])], [None; 4]);
     }
 
     #[test]

@@ -151,6 +151,11 @@ unsafe fn open(fd: c_int, mode: *const c_char) -> Outcome<*mut FILE> {
     Ok(file)
 }
 
+/// Was it made here? Its descriptor may be a socket no more.
+unsafe fn is_own(file: *mut FILE) -> bool {
+    !file.is_null() && STREAMS.iter().any(|place| place.load(Ordering::Acquire) == file)
+}
+
 /// Is it a stream of a socket, but not one that was made here?
 unsafe fn is_foreign(file: *mut FILE) -> bool {
     // SAFETY: the program says that it is a stream.
@@ -249,9 +254,9 @@ interpose! {
         is_foreign(file) => close_foreign(file)
     }
     fn freopen(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE {
-        is_of_socket(file) => reopen(real::freopen, path, mode, file)
+        is_of_socket(file) || is_own(file) => reopen(real::freopen, path, mode, file)
     }
     fn freopen64(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE {
-        is_of_socket(file) => reopen(real::freopen64, path, mode, file)
+        is_of_socket(file) || is_own(file) => reopen(real::freopen64, path, mode, file)
     }
 }
