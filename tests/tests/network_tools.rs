@@ -82,5 +82,11 @@ fn iperf3_sends_and_receives() {
 #[test]
 #[ignore = "long: `make test-programs` runs it"]
 fn iperf3_in_all_ways() {
-    iperf3(&[&["-P", "8"], &["-R", "-P", "8"], &["--bidir"], &["-u"], &["-u", "-R"]]);
+    iperf3(&[
+        &["-P", "8"],
+        &["-R", "-P", "8"],
+        &["--bidir"],
+        &["-u", "-b", "100M"],
+        &["-u", "-R", "-b", "100M"],
+    ]);
 }
