@@ -15,7 +15,7 @@ use crate::Slot;
 use crate::bell::{Ringer, Sleep, Sleeper};
 use crate::readiness_bitmap::ReadinessBitmap;
 use crate::ring::{Consumer, Producer, PushError};
-use crate::sync::{Ordering, OwnedFd, RingMemory, Word32, Word64};
+use crate::sync::{Ordering, OwnedFd, RingMemory, Word32, Word64, Words64};
 
 /// Preemptions per execution. 3 find every published bug of such protocols; more take minutes.
 const PREEMPTIONS: usize = 3;
