@@ -6,7 +6,8 @@
 /// The taken pages of one pool.
 #[derive(Debug)]
 pub(crate) struct Bitmap {
-    words: Box<[u64]>,
+    /// Up to the highest page that was ever taken; the others are free.
+    words: Vec<u64>,
     pages: u32,
     free: u32,
     hint: u32,
@@ -15,8 +16,7 @@ pub(crate) struct Bitmap {
 impl Bitmap {
     /// All of `pages` pages free.
     pub(crate) fn new(pages: u32) -> Self {
-        let words = vec![0; pages.div_ceil(64) as usize].into_boxed_slice();
-        Self { words, pages, free: pages, hint: 0 }
+        Self { words: Vec::new(), pages, free: pages, hint: 0 }
     }
 
     /// Number of free pages.
@@ -45,6 +45,10 @@ impl Bitmap {
 
     /// Marks pages taken, all of which must be free and inside.
     pub(crate) fn set(&mut self, page: u32, count: u32) {
+        let words = (page + count).div_ceil(64) as usize;
+        if self.words.len() < words {
+            self.words.resize(words, 0);
+        }
         self.each(page, count, |word, mask| {
             debug_assert_eq!(*word & mask, 0, "pages taken twice");
             *word |= mask;
@@ -83,14 +87,15 @@ impl Bitmap {
             mask = u64::MAX;
             index += 1;
         }
-        self.pages
+        let known = u32::try_from(self.words.len()).unwrap_or(u32::MAX / 64) * 64;
+        if taken { self.pages } else { page.max(known).min(self.pages) }
     }
 
     /// The first taken page in `page..end`, or `end`.
     fn next_within(&self, page: u32, end: u32) -> u32 {
         let mut at = page;
         while at < end {
-            let word = self.words.get((at / 64) as usize).copied().unwrap_or(u64::MAX);
+            let word = self.words.get((at / 64) as usize).copied().unwrap_or(0);
             let run = (word >> (at % 64)).trailing_zeros().min(64 - at % 64);
             at += run;
             if !at.is_multiple_of(64) || run == 0 {
