@@ -1,5 +1,5 @@
-//! A connection that two processes use in turn, a round trip each. On Tasuki it moves to the one that
-//! uses it. The other process is this very program, and inherits the connection.
+//! A connection that two processes use in turn, a round trip each. On Tasuki it moves to the one
+//! that uses it. The other process is this very program, and inherits the connection.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
