@@ -12,6 +12,7 @@ use crate::device::{ETHERNET_HEADER, MAX_PARTS, Part};
 use crate::error::BadFrame;
 
 /// Finds the bytes of a frame, of which one that is no super-segment has at most `plain`.
+#[inline]
 pub(super) fn locate<'a, 'p>(
     clients: &'a HashMap<u16, Arc<Region>>,
     area: &'a Area,
