@@ -77,7 +77,7 @@ fuzz-hostile: build ## Let random hostile clients loose on an instance (root): [
 		TASUKI_FUZZ_SEED=$(SEED) $(CARGO) test -p tasuki-tests --test fuzz_hostile -- --nocapture
 
 SOAK ?= 1200
-soak: build ## nginx with reloads, redis with saves and iperf3 under load in one instance (root): [SOAK=1200 seconds] [MODE=fused]
+soak: build ## nginx with reloads, redis with saves, PostgreSQL and iperf3 under load in one instance (root): [SOAK=1200 seconds] [MODE=fused]
 	TASUKI_BIN=$$(realpath $(TARGET)/release/tasuki) TASUKI_TEST_MODE=$(MODE) TASUKI_SOAK_SECONDS=$(SOAK) \
 		$(CARGO) test -p tasuki-tests --test soak -- --ignored --nocapture
 

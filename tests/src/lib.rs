@@ -16,6 +16,7 @@
 //! The line goes to the real standard error, even when the test runner captures the output.
 //!
 //! ```text layers
+//! postgres: a database for programs
 //! program_world: an instance for programs, and a watch over the host's network
 //! world: namespaces and instances
 //! process: programs under a time limit
@@ -24,11 +25,13 @@
 
 #![forbid(unsafe_code)]
 
+mod postgres;
 mod process;
 mod program_world;
 mod tools;
 mod world;
 
+pub use postgres::PostgresFiles;
 pub use process::{Finished, Running};
 pub use program_world::{ProgramWorld, installed};
 pub use tools::{

@@ -9,6 +9,8 @@ use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
+use abi::control::{InstanceStatus, SocketStatus};
+
 use crate::process::{Finished, Running};
 use crate::tools::{eventually, skip};
 use crate::world::{Mode, Nic, World};
@@ -62,6 +64,34 @@ impl ProgramWorld {
         world.watch();
         world.up(NET, mode, &[]);
         Some(world)
+    }
+
+    /// The state of the instance.
+    ///
+    /// # Panics
+    /// When it does not tell.
+    #[must_use]
+    pub fn status(&self) -> InstanceStatus {
+        self.ps(NET)
+    }
+
+    /// The sockets of the instance that are not in TIME-WAIT.
+    ///
+    /// # Panics
+    /// When it does not tell.
+    #[must_use]
+    pub fn open_sockets(&self) -> Vec<SocketStatus> {
+        let mut rows = self.ss(NET);
+        rows.retain(|row| !row.state.starts_with("TIME"));
+        rows
+    }
+
+    /// [`World::assert_pools_return`] of the instance.
+    ///
+    /// # Panics
+    /// When pages are lost.
+    pub fn assert_pages_return(&self, before: &InstanceStatus) {
+        self.assert_pools_return(NET, &before.pools);
     }
 
     fn watch(&self) {
@@ -175,8 +205,7 @@ impl ProgramWorld {
     /// # Panics
     /// When that is not so.
     pub fn end(&self) {
-        let closed = |row: &abi::control::SocketStatus| row.state.starts_with("TIME");
-        eventually("no socket is left", || self.ss(NET).iter().all(closed));
+        eventually("no socket is left", || self.open_sockets().is_empty());
         self.down(NET);
         self.assert_host_network_unused();
         let _ = Running::start(self.command(&["ip", "link", "del", "leak0"])).finish().success();

@@ -3,60 +3,28 @@
 //! The servers run on Tasuki. Clients run on the far host and on Tasuki, and compare what they
 //! read with what was written. No packet uses the host's network: [`ProgramWorld`].
 
-use tasuki_tests::{HOST, ProgramWorld, Running, STACK, eventually, installed, program, skip};
-
-const POSTGRES: &str = "/usr/lib/postgresql";
-
-/// Where the newest PostgreSQL has its programs. Debian keeps them off PATH.
-fn postgres_folder() -> Option<String> {
-    let versions = std::fs::read_dir(POSTGRES).into_iter().flatten().flatten();
-    let folders = versions.map(|version| format!("{}/bin", version.path().display()));
-    let found = folders.filter(|folder| installed(&format!("{folder}/postgres"))).max();
-    if found.is_none() {
-        skip("postgresql is not installed: `scripts/deps.sh programs` installs it");
-    }
-    found
-}
+use tasuki_tests::{HOST, PostgresFiles, ProgramWorld, Running, STACK, eventually, program};
 
 /// A PostgreSQL on the instance.
 struct Postgres {
     world: ProgramWorld,
-    bin: String,
+    files: PostgresFiles,
     server: Running,
 }
 
 impl Postgres {
     fn start(options: &[&str]) -> Option<Self> {
-        let bin = postgres_folder()?;
+        let bin = PostgresFiles::bin()?;
         let world = ProgramWorld::new(&["psql", "setpriv"])?;
-        let (data, sockets) = (world.file("data"), world.file("sockets"));
-        for folder in [&data, &sockets] {
-            std::fs::create_dir(folder).expect("a folder");
-            let _ = world.run(&["chown", "postgres", folder]).success();
-        }
-        let user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"];
-        let initdb = format!("{bin}/initdb");
-        let words = [&user[..], &[&initdb, "-D", &data, "-A", "trust", "-N"]].concat();
-        let _ = world.run(&words).success();
-        let hba = "local all all trust\nhost all all 0.0.0.0/0 trust\n";
-        std::fs::write(world.path("data/pg_hba.conf"), hba).expect("a file");
-        let postgres = format!("{bin}/postgres");
-        let folder = format!("unix_socket_directories={sockets}");
-        let words = [
-            &user[..],
-            &[&postgres, "-D", &data, "-c", "listen_addresses=*", "-c", &folder, "-c", "fsync=off"],
-        ];
-        let mut server = world.start_with(options, &words.concat());
+        let files = PostgresFiles::new(&world, bin);
+        let mut server = world.start_with(options, &files.server);
         let _ = server.line("ready to accept connections");
         world.listens(&mut server, 5432);
-        Some(Self { world, bin, server })
+        Some(Self { world, files, server })
     }
 
-    /// Words for a program of PostgreSQL that connects to `at`.
     fn client(&self, program: &str, at: &str, rest: &[&str]) -> Vec<String> {
-        let program = format!("{}/{program}", self.bin);
-        let all = [&[&*program, "-h", at, "-U", "postgres", "-d", "postgres"], rest].concat();
-        all.into_iter().map(str::to_owned).collect()
+        self.files.client(program, at, rest)
     }
 
     /// The rows that a query gives, on both hosts and over the Unix socket.
@@ -64,7 +32,7 @@ impl Postgres {
         let world = &self.world;
         let words = |at: &str| self.client("psql", at, &["-Atc", sql]);
         let mut answers: Vec<_> =
-            [world.run(&words(STACK)), world.run(&words(&world.file("sockets")))]
+            [world.run(&words(STACK)), world.run(&words(&self.files.sockets))]
                 .into_iter()
                 .chain([STACK, "127.0.0.1"].map(|at| world.run_inside(&words(at))))
                 .map(|said| said.success().stdout)

@@ -1,6 +1,6 @@
 //! Servers that people run, in one instance, under load for a long time: nginx that reloads, redis
-//! that saves by a fork, iperf3. No request fails, memory does not grow, and in the end nothing is
-//! left.
+//! that saves by a fork, PostgreSQL, iperf3. No request fails, memory does not grow, in the end
+//! nothing is left, and nothing went over the host's network.
 //!
 //! `make soak` runs it for 20 minutes. TASUKI_SOAK_SECONDS is another time.
 
@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use abi::control::InstanceStatus;
 use rustix::process::Signal;
-use tasuki_tests::{Mode, Running, STACK, World, eventually, skip, write_noise};
+use tasuki_tests::{PostgresFiles, ProgramWorld, Running, STACK, eventually, write_noise};
 
-const NET: &str = "soak";
 const PROGRAMS: [&str; 5] = ["nginx", "wrk", "redis-server", "redis-benchmark", "iperf3"];
+/// Listeners of nginx, redis, iperf3 and PostgreSQL.
+const LISTENERS: usize = 4;
 /// Between two reloads of nginx.
 const RELOAD: Duration = Duration::from_secs(3);
 /// Most memory that a server may take more at the end than after a third of the time, KiB.
@@ -44,11 +45,11 @@ fn usage(status: &InstanceStatus) -> Vec<Usage> {
 
 /// Repeats a command of the kernel's side until the file `enough` is there. A failure ends it. So
 /// does a word of its output that tells of one.
-fn repeat(world: &World, name: &str, command: &str) -> Running {
+fn repeat(world: &ProgramWorld, name: &str, command: &str) -> Running {
     let shell = format!(
         "while [ ! -e enough ]; do
              {command} >{name}.out 2>&1 || {{ cat {name}.out; exit 1; }}
-             ! grep -Ei 'socket errors|non-2xx|error:|failed' {name}.out || exit 1
+             ! grep -Ei 'socket errors|non-2xx|error:|failed transactions: [1-9]' {name}.out || exit 1
              echo once
          done"
     );
@@ -56,7 +57,7 @@ fn repeat(world: &World, name: &str, command: &str) -> Running {
 }
 
 /// The loads, by name.
-fn loads(world: &World) -> Vec<(&'static str, Running)> {
+fn loads(world: &ProgramWorld, postgres: &PostgresFiles) -> Vec<(&'static str, Running)> {
     let wrk =
         format!("wrk -t2 -c20 -d5s --timeout 30s -H 'Connection: close' http://{STACK}:8000/file");
     let fetch = world.script("fetch_many.py", &[&format!("http://{STACK}:8000/file"), "10"]);
@@ -69,7 +70,11 @@ fn loads(world: &World) -> Vec<(&'static str, Running)> {
          iperf3 -c {STACK} -t 2 --bidir && sleep 1 && iperf3 -c {STACK} -t 2 -u -b 50M && \
          sleep 1; }}"
     );
+    let pgbench = postgres.client("pgbench", STACK, &["-n", "-c", "4", "-T", "5"]);
+    let connects = postgres.client("pgbench", STACK, &["-n", "-S", "-C", "-c", "2", "-T", "2"]);
     vec![
+        ("pgbench", repeat(world, "pgbench", &pgbench.join(" "))),
+        ("connects", repeat(world, "connects", &connects.join(" "))),
         ("wrk", repeat(world, "wrk", &wrk)),
         ("fetch", repeat(world, "fetch", &fetch.join(" "))),
         ("pipelined", repeat(world, "pipelined", &pipelined)),
@@ -78,8 +83,8 @@ fn loads(world: &World) -> Vec<(&'static str, Running)> {
     ]
 }
 
-/// nginx, redis and iperf3 on the instance.
-fn servers(world: &World) -> [Running; 3] {
+/// nginx, redis, iperf3 and PostgreSQL on the instance.
+fn servers(world: &ProgramWorld, postgres: &PostgresFiles) -> [Running; 4] {
     fs::create_dir(world.path("www")).expect("a folder");
     write_noise(&world.path("www/file"), 20_000, 3);
     let (log, pid, root) = (world.file("error.log"), world.file("pid"), world.file("www"));
@@ -93,29 +98,25 @@ fn servers(world: &World) -> [Running; 3] {
     let redis = ["redis-server", "--bind", "0.0.0.0", "--protected-mode", "no", "--dir"];
     let folder = world.file("");
     let redis = [&redis[..], &[&folder, "--save", "2 1"]].concat();
-    let start = |words: &[&str]| Running::start(world.on_net(NET, words));
-    [start(&nginx), start(&redis), start(&["iperf3", "-s"])]
+    let database = world.start(&postgres.server);
+    [world.start(&nginx), world.start(&redis), world.start(&["iperf3", "-s"]), database]
 }
 
 #[test]
 #[ignore = "takes 20 minutes: `make soak`"]
 fn servers_under_load_for_a_long_time() {
-    let Some(world) = World::with_kernel() else { return };
-    let missing = |program: &&&str| {
-        let found = std::process::Command::new("which").arg(program).output();
-        !found.is_ok_and(|output| output.status.success())
-    };
-    if let Some(program) = PROGRAMS.iter().find(missing) {
-        return skip(&format!("{program} is not installed"));
-    }
+    let Some(bin) = PostgresFiles::bin() else { return };
+    let Some(world) = ProgramWorld::new(&PROGRAMS) else { return };
     let seconds = std::env::var("TASUKI_SOAK_SECONDS").unwrap_or_else(|_| "1200".to_owned());
     let time = Duration::from_secs(seconds.parse().expect("seconds"));
-    world.up(NET, Mode::given(), &[]);
-    let before = world.ps(NET);
-    let servers = servers(&world);
-    let listening = || world.ss(NET).iter().filter(|row| row.state == "LISTEN").count() == 3;
-    eventually("all listen", listening);
-    let mut loads = loads(&world);
+    let postgres = PostgresFiles::new(&world, bin);
+    let before = world.status();
+    let servers = servers(&world, &postgres);
+    let listening = || world.open_sockets().iter().filter(|row| row.state == "LISTEN").count();
+    eventually("all listen", || listening() == LISTENERS);
+    let _ = servers[3].line("ready to accept connections");
+    let _ = world.run(&postgres.client("pgbench", STACK, &["-i", "-q"])).success();
+    let mut loads = loads(&world, &postgres);
     let (begun, mut early, mut shown) = (Instant::now(), None, 0);
     while begun.elapsed() < time {
         std::thread::sleep(RELOAD);
@@ -125,15 +126,15 @@ fn servers_under_load_for_a_long_time() {
             panic!("{name} failed: {}", load.finish());
         }
         if begun.elapsed() > time / 3 {
-            early.get_or_insert_with(|| usage(&world.ps(NET)));
+            early.get_or_insert_with(|| usage(&world.status()));
         }
         let minutes = begun.elapsed().as_secs() / 60;
         if minutes > shown {
             shown = minutes;
-            eprintln!("after {minutes} minutes: {:?}", usage(&world.ps(NET)));
+            eprintln!("after {minutes} minutes: {:?}", usage(&world.status()));
         }
     }
-    let late = usage(&world.ps(NET));
+    let late = usage(&world.status());
     fs::write(world.path("enough"), "").expect("a file");
     for (name, load) in loads {
         let said = load.finish().success();
@@ -144,7 +145,12 @@ fn servers_under_load_for_a_long_time() {
     }
     let log = fs::read_to_string(world.path("error.log")).unwrap_or_default();
     assert!(!log.contains("[alert]") && !log.contains("[crit]"), "{log}");
-    let [nginx, redis, iperf] = servers;
+    end(&world, servers, &before);
+}
+
+/// Ends the servers. Nothing is left then.
+fn end(world: &ProgramWorld, servers: [Running; 4], before: &InstanceStatus) {
+    let [nginx, redis, iperf, postgres] = servers;
     nginx.signal(Signal::QUIT);
     let _ = nginx.finish().success();
     redis.signal(Signal::TERM);
@@ -152,13 +158,15 @@ fn servers_under_load_for_a_long_time() {
     assert!(said.stdout.matches("DB saved on disk").count() >= 2, "{said}");
     iperf.signal(Signal::INT);
     let _ = iperf.finish();
-    eventually("nothing is left", || world.ss(NET).iter().all(|row| row.state.starts_with("TIME")));
-    world.assert_pools_return(NET, &before.pools);
+    postgres.signal(Signal::INT);
+    let said = postgres.finish().success();
+    assert!(!said.stderr.contains("terminated by signal"), "{said}");
+    eventually("no socket is left", || world.open_sockets().is_empty());
+    world.assert_pages_return(before);
     let descriptors = |status: &InstanceStatus| -> Vec<usize> {
         usage(status).iter().map(|usage| usage.descriptors).collect()
     };
-    let held = descriptors(&before);
-    eventually("all descriptors are closed", || descriptors(&world.ps(NET)) == held);
-    world.down(NET);
-    world.assert_nothing_left();
+    let held = descriptors(before);
+    eventually("all descriptors are closed", || descriptors(&world.status()) == held);
+    world.end();
 }
