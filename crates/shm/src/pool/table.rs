@@ -10,7 +10,7 @@ use super::name::{AreaError, AreaName, Owner, PoolLayout};
 use crate::bitmap::masks;
 use crate::layout::PAGE;
 use crate::region::{OutOfRange, PageAccess, Region};
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, OwnerTable, zeroed};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, OwnerTable, PrivateWords};
 
 /// The state that all handles of one attachment share.
 pub(super) struct Attachment {
@@ -22,7 +22,7 @@ pub(super) struct Attachment {
     /// allocating side only the first page of each area has its bit, because the allocator's
     /// records let no two areas overlap. That bit is changed under the allocator's lock, at the
     /// same cost for any number of pages.
-    covered: Box<[AtomicU64]>,
+    covered: PrivateWords,
     /// Only with the allocating side.
     pub(super) allocator: Option<Arc<Mutex<Allocator>>>,
 }
@@ -48,7 +48,7 @@ impl Attachment {
             let (offset, len) = (layout.pages_at, pages * PAGE);
             return Err(OutOfRange { offset, len, region: region.len() });
         }
-        let covered = zeroed(pages.div_ceil(64));
+        let covered = PrivateWords::new(pages.div_ceil(64));
         Ok(Self { region: Arc::clone(region), layout, table, me, covered, allocator })
     }
 

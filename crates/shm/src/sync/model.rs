@@ -137,8 +137,20 @@ impl std::ops::Deref for Words64 {
 }
 
 /// Private words of value 0.
-pub(crate) fn zeroed(count: usize) -> Box<[AtomicU64]> {
-    (0..count).map(|_| AtomicU64::new(0)).collect()
+pub(crate) struct PrivateWords(Box<[AtomicU64]>);
+
+impl PrivateWords {
+    pub(crate) fn new(count: usize) -> Self {
+        Self((0..count).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl std::ops::Deref for PrivateWords {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        &self.0
+    }
 }
 
 /// futex(2): compares and queues under the queue's lock. There is no timeout, so loom sees a lost

@@ -5,11 +5,12 @@
 use std::fmt;
 use std::ops::Deref;
 use std::os::fd::AsFd;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::thread::futex;
 pub(crate) use std::os::fd::OwnedFd;
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -185,14 +186,60 @@ impl fmt::Debug for Words64 {
     }
 }
 
-/// Private words of value 0. The allocator gets them as zeroed memory, so that words that are never
-/// touched cost no page.
-pub(crate) fn zeroed(count: usize) -> Box<[AtomicU64]> {
-    const { assert!(align_of::<AtomicU64>() == align_of::<u64>()) };
-    let words = Box::into_raw(vec![0_u64; count].into_boxed_slice());
-    // SAFETY: the same allocation; an AtomicU64 has the size and the values of a u64, and its
-    // alignment by the assertion above.
-    unsafe { Box::from_raw(words as *mut [AtomicU64]) }
+/// Private words of value 0, in a mapping of their own. So words that are never touched cost no
+/// page, and all pages go back to the system with the words. An allocator clears memory that it has
+/// used before, and so touches it.
+pub(crate) struct PrivateWords {
+    base: NonNull<AtomicU64>,
+    count: usize,
+    /// False: the system had no mapping left, and the allocator gave them.
+    mapped: bool,
+}
+
+// SAFETY: memory that this value alone has, used as atomics only.
+unsafe impl Send for PrivateWords {}
+// SAFETY: as for Send; the fields never change.
+unsafe impl Sync for PrivateWords {}
+
+impl PrivateWords {
+    pub(crate) fn new(count: usize) -> Self {
+        const { assert!(align_of::<AtomicU64>() == align_of::<u64>()) };
+        let len = count * size_of::<AtomicU64>();
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: the system chooses an address where nothing is mapped.
+        let mapping = unsafe { mmap_anonymous(null_mut(), len, access, flags) };
+        let mapped = mapping.ok().and_then(|base| NonNull::new(base.cast()));
+        let base = mapped.unwrap_or_else(|| {
+            let words = Box::leak(vec![0_u64; count].into_boxed_slice());
+            NonNull::from(words).cast()
+        });
+        Self { base, count, mapped: mapped.is_some() }
+    }
+}
+
+impl Deref for PrivateWords {
+    type Target = [AtomicU64];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: so many words are there while `self` lives, aligned, of value 0 at first and used
+        // as atomics only; those of the allocator by the assertion in `new`.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.count) }
+    }
+}
+
+impl Drop for PrivateWords {
+    fn drop(&mut self) {
+        if self.mapped {
+            let len = self.count * size_of::<AtomicU64>();
+            // SAFETY: the mapping of `new`, to which no reference is left. It cannot fail.
+            let _ = unsafe { munmap(self.base.as_ptr().cast(), len) };
+        } else {
+            let words = std::ptr::slice_from_raw_parts_mut(self.base.as_ptr().cast(), self.count);
+            // SAFETY: the box of u64 that `new` has leaked.
+            drop(unsafe { Box::<[u64]>::from_raw(words) });
+        }
+    }
 }
 
 /// Sleeps while `word` is `asleep`; EAGAIN if it is something else already.
