@@ -47,9 +47,10 @@ fn usage(status: &InstanceStatus) -> Vec<Usage> {
 /// does a word of its output that tells of one.
 fn repeat(world: &ProgramWorld, name: &str, command: &str) -> Running {
     let shell = format!(
-        "while [ ! -e enough ]; do
+        "bad='socket errors|non-2xx|error:|failed transactions: [1-9]'
+         while [ ! -e enough ]; do
              {command} >{name}.out 2>&1 || {{ cat {name}.out; exit 1; }}
-             ! grep -Ei 'socket errors|non-2xx|error:|failed transactions: [1-9]' {name}.out || exit 1
+             ! grep -Ei \"$bad\" {name}.out || exit 1
              echo once
          done"
     );
@@ -58,9 +59,9 @@ fn repeat(world: &ProgramWorld, name: &str, command: &str) -> Running {
 
 /// The loads, by name.
 fn loads(world: &ProgramWorld, postgres: &PostgresFiles) -> Vec<(&'static str, Running)> {
-    let wrk =
-        format!("wrk -t2 -c20 -d5s --timeout 30s -H 'Connection: close' http://{STACK}:8000/file");
-    let fetch = world.script("fetch_many.py", &[&format!("http://{STACK}:8000/file"), "10"]);
+    let url = format!("http://{STACK}:8000/file");
+    let wrk = format!("wrk -t2 -c20 -d5s --timeout 30s -H 'Connection: close' {url}");
+    let fetch = world.script("fetch_many.py", &[&url, "10"]);
     let pipelined =
         format!("redis-benchmark -h {STACK} -p 6379 -q -c 50 -P 16 -n 20000 -t set,get,lpush");
     let checked = world.script("redis_load.py", &[STACK, "6379", "4", "5"]);
