@@ -1,6 +1,6 @@
 //! Sockets that several processes hold: inherited, passed on, listened on together.
 
-use tasuki_tests::{Mode, Running, STACK, World, eventually, sha256, skip, write_noise};
+use tasuki_tests::{Mode, Running, STACK, World, eventually, installed, sha256, skip, write_noise};
 
 const NET: &str = "many";
 
@@ -99,11 +99,6 @@ fn nginx_conf(world: &World, listen: &str, user: &str) -> String {
          events {{ worker_connections 256; }}
          http {{ access_log off; sendfile on; server {{ listen {listen}; root {root}; }} }}"
     )
-}
-
-fn installed(program: &str) -> bool {
-    let found = std::process::Command::new("which").arg(program).output();
-    found.is_ok_and(|output| output.status.success())
 }
 
 #[test]
