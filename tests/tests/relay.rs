@@ -287,3 +287,30 @@ fn an_introduction_needs_the_filter() {
     assert_eq!(said.stdout.trim(), "-1 22", "EINVAL: {said}");
     end(&world);
 }
+
+/// Most programs need no network namespace of the relay's, and none is made for them.
+#[test]
+fn the_relay_leaves_the_hosts_network_when_a_program_needs_it() {
+    let Some(world) = world() else { return };
+    let script = r#"
+import os, socket, subprocess, sys
+def in_our_namespace():
+    ours = os.readlink('/proc/self/ns/net')
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        try:
+            comm = open(f'/proc/{pid}/comm').read().strip()
+            if comm == 'tasuki-relay' and os.readlink(f'/proc/{pid}/ns/net') == ours:
+                return True
+        except OSError:
+            pass
+    return False
+one = socket.socket()
+print('with the library', in_our_namespace())
+subprocess.run(['./raw', 'fetch', sys.argv[1], '9', '1'], stdout=subprocess.DEVNULL)
+print('with a static program', in_our_namespace())
+"#;
+    let words = world.python(&["-c", script, HOST]);
+    let said = Running::start(world.on_net("net", &words)).finish().success();
+    assert_eq!(said.stdout.trim(), "with the library True\nwith a static program False", "{said}");
+    end(&world);
+}

@@ -27,7 +27,7 @@
 //! waiting: the relay before a program needs it
 //! introduction: programs with the library
 //! packet tun sweep: packets, the device, the kernel's lists
-//! line: how a filter reaches its relay
+//! line detach: how a filter reaches its relay; the relay's process
 //! resolver: the /etc/resolv.conf of programs
 //! mount: a file over another one
 //! notification filter kernel: the filter and its notifications; kernel sockets
@@ -44,6 +44,7 @@ mod call;
 mod calls;
 mod carry;
 mod datagrams;
+mod detach;
 pub mod filter;
 mod incoming;
 mod introduction;
@@ -65,8 +66,9 @@ pub mod trace;
 mod tun;
 mod waiting;
 
+pub use detach::detach;
+
 use std::io;
-use std::path::Path;
 use std::rc::Rc;
 
 use sockets::Client;
@@ -85,22 +87,45 @@ use crate::tun::Tun;
 /// The relay's name as a client.
 const NAME: &str = "tasuki-relay";
 
-/// Serves the programs behind a filter, as a client of the instance at `instance`. `ends` gives
-/// the filter's end when it is there; `None`: no program has started. `trace` gets a line for each
-/// call that comes here. `restrict` takes the process
-/// into its sandbox, when it has all that it needs from outside.
+/// How a relay begins.
+#[derive(Debug)]
+pub struct Beginning {
+    /// Gets a line for each call that comes to the relay.
+    pub trace: Option<CallTrace>,
+    /// The program has no library: its first socket will be the relay's.
+    pub eager: bool,
+}
+
+/// Serves the programs behind a filter, as a client of their instance. `ends` gives the filter's
+/// end when it is there; `None`: no program has started. `restrict` takes the process into its
+/// sandbox, when it has all that it needs from outside.
+///
+/// Most programs have the library, and need no network namespace. So it is made at the first call
+/// that needs it. Until then the relay only passes connections on, with the rights of its user
+/// alone.
 ///
 /// # Errors
 /// Why programs cannot be served: no instance, or no right to make a network namespace.
 pub fn run(
-    instance: &Path,
-    trace: Option<CallTrace>,
+    beginning: Beginning,
     ends: impl FnOnce() -> Option<ProgramEnds>,
     restrict: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut introductions = Introductions::begin(instance)?;
+    let Beginning { trace, eager } = beginning;
+    let Some(ProgramEnds { calls, resolver, instance }) = ends() else { return Ok(()) };
+    let mut introductions = Introductions::begin(&instance)?;
+    let calls = NotificationSocket::new(calls, trace);
+    let resolver = resolver.map(ShownResolver::new);
     // Rights in the network namespace only, where the system lets us have them.
     let user = sandbox::begin_user();
+    let mut first = None;
+    if !eager && user.is_ok() {
+        rustix::thread::set_no_new_privs(true)?;
+        first = waiting::first_socket(&calls, &mut introductions, resolver.as_ref())?;
+        if first.is_none() {
+            return Ok(());
+        }
+    }
     let made = match introductions {
         Some(_) => Namespace::enter().map_err(|error| {
             let error = user.err().unwrap_or(error);
@@ -108,20 +133,19 @@ pub fn run(
         }),
         None => Err("in mode library the stack is inside one program".to_owned()),
     };
-    let Some(ProgramEnds { calls, resolver }) = ends() else { return Ok(()) };
-    let calls = NotificationSocket::new(calls, trace);
-    let resolver = resolver.map(ShownResolver::new);
     let (namespace, tun) = match made {
         Ok(made) => made,
         Err(why) => {
             restrict()?;
-            return waiting::refuse(&calls, &mut introductions, &why);
+            return waiting::refuse(&calls, &mut introductions, first, &why);
         }
     };
     let sweep = Sweep::new()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     restrict()?;
-    let first = waiting::first_socket(&calls, &mut introductions, resolver.as_ref())?;
+    if first.is_none() {
+        first = waiting::first_socket(&calls, &mut introductions, resolver.as_ref())?;
+    }
     let Some(first) = first else { return Ok(()) };
     let Some(mut introductions) = introductions else { return Ok(()) };
     let own = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();

@@ -5,10 +5,13 @@
 
 #![allow(unsafe_code)]
 
+use std::ffi::OsStr;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::net::{
@@ -19,9 +22,14 @@ use rustix::net::{
 use crate::filter;
 use crate::resolver::ResolverFile;
 
+/// Longest path of an instance's socket: more than unix(7) takes.
+const LONGEST_PATH: usize = 256;
+
 /// What the relay of a program gets from the program's process.
 #[derive(Debug)]
 pub struct ProgramEnds {
+    /// The socket of the program's instance.
+    pub instance: PathBuf,
     /// The filter's end.
     pub calls: OwnedFd,
     /// The file that the program sees as /etc/resolv.conf, to be written.
@@ -29,15 +37,17 @@ pub struct ProgramEnds {
 }
 
 /// Gives the process of `command` the filter, right before it becomes the program, and sends the
-/// filter's end over `line`. Where the system refuses, `required` says whether the program starts
-/// all the same; a sentence on standard error says what that means. The program sees `resolver` as
-/// /etc/resolv.conf, where the system lets it.
+/// filter's end over `line`, with the path of its `instance`. Where the system refuses, `required`
+/// says whether the program starts all the same; a sentence on standard error says what that means.
+/// The program sees `resolver` as /etc/resolv.conf, where the system lets it.
 pub fn attach(
     command: &mut Command,
     line: OwnedFd,
+    instance: &Path,
     required: bool,
     resolver: Option<ResolverFile>,
 ) {
+    let instance = instance.as_os_str().as_bytes().to_vec();
     let begin = move || {
         let shown = resolver.as_ref().and_then(|file| match file.show() {
             Ok(shown) => Some(shown),
@@ -47,7 +57,7 @@ pub fn attach(
             }
         });
         match filter::install() {
-            Ok(end) => send(&line, end.as_fd(), shown.as_ref().map(AsFd::as_fd))
+            Ok(end) => send(&line, &instance, end.as_fd(), shown.as_ref().map(AsFd::as_fd))
                 .inspect_err(|_| say(GONE, "\n")),
             Err(error) if required => Err(error),
             Err(error) => {
@@ -101,13 +111,18 @@ fn say(why: &str, so: &str) {
     let _ = rustix::io::writev(stderr, &parts);
 }
 
-fn send(line: &OwnedFd, end: BorrowedFd<'_>, resolver: Option<BorrowedFd<'_>>) -> io::Result<()> {
+fn send(
+    line: &OwnedFd,
+    instance: &[u8],
+    end: BorrowedFd<'_>,
+    resolver: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let both = [end, resolver.unwrap_or(end)];
     let fds = if resolver.is_some() { &both[..] } else { &both[..1] };
     ancillary.push(SendAncillaryMessage::ScmRights(fds));
-    sendmsg(line, &[IoSlice::new(b"x")], &mut ancillary, SendFlags::NOSIGNAL)?;
+    sendmsg(line, &[IoSlice::new(instance)], &mut ancillary, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
@@ -115,15 +130,17 @@ fn send(line: &OwnedFd, end: BorrowedFd<'_>, resolver: Option<BorrowedFd<'_>>) -
 pub fn receive(line: &OwnedFd) -> Option<ProgramEnds> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    let mut parts = [IoSliceMut::new(&mut byte)];
+    let mut path = [0; LONGEST_PATH];
+    let mut parts = [IoSliceMut::new(&mut path)];
     let received = rustix::io::retry_on_intr(|| {
         recvmsg(line, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
     });
-    received.ok()?;
+    let bytes = received.ok()?.bytes;
+    let instance = PathBuf::from(OsStr::from_bytes(path.get(..bytes)?));
     ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut fds) => {
-            Some(ProgramEnds { calls: fds.next()?, resolver: fds.next() })
+            let (calls, resolver) = (fds.next()?, fds.next());
+            Some(ProgramEnds { instance: instance.clone(), calls, resolver })
         }
         _ => None,
     })

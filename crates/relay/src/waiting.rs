@@ -69,17 +69,26 @@ fn update(introductions: &mut Option<Introductions>, resolver: Option<&ShownReso
 }
 
 /// Introduces programs until the last one has ended, and refuses the sockets of others: they cannot
-/// be relayed, and `why`. The first refusal is explained on standard error.
+/// be relayed, and `why`. `first` is a call that waits already. The first refusal is explained on
+/// standard error.
 ///
 /// # Errors
 /// The system's.
 pub(crate) fn refuse(
     calls: &NotificationSocket,
     introductions: &mut Option<Introductions>,
+    first: Option<Notification>,
     why: &str,
 ) -> io::Result<()> {
-    let mut said = false;
-    while let Some(call) = first_socket(calls, introductions, None)? {
+    let (mut said, mut next) = (false, first);
+    loop {
+        let call = match next.take() {
+            Some(call) => call,
+            None => match first_socket(calls, introductions, None)? {
+                Some(call) => call,
+                None => return Ok(()),
+            },
+        };
         if is_netlink(&call) {
             calls.let_through(&call);
             continue;
@@ -90,5 +99,4 @@ pub(crate) fn refuse(
         }
         said = true;
     }
-    Ok(())
 }

@@ -51,4 +51,4 @@ pub use measure::{Measurement, capability_names, measure};
 pub use namespaces::begin_user;
 pub use role::{DeviceKind, Role};
 pub use trap::EXIT_CODE;
-pub use user_lease::{UserLease, users_of_processes};
+pub use user_lease::UserLease;

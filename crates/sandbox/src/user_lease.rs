@@ -5,7 +5,6 @@
 //! a killed supervisor leaves no number taken. An instance in another mount namespace may see other
 //! files; so a number that any process has is left out, too.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::{Uid, getpriority_user};
 
 /// systemd's range (systemd.exec(5), DynamicUser=).
 const RANGE: std::ops::RangeInclusive<u32> = 61_184..=65_519;
@@ -33,12 +33,12 @@ pub struct UserLease {
 }
 
 impl UserLease {
-    /// A free number that is not among `taken` ([`users_of_processes`]). The lock is in `directory`
-    /// where systemd has none; it is made if needed, and goes with the last lease.
+    /// A free number that no process has. The lock is in `directory` where systemd has none; it is
+    /// made if needed, and goes with the last lease.
     ///
     /// # Errors
     /// The system's; `AddrInUse` when all numbers are taken.
-    pub fn take(directory: &Path, taken: &BTreeSet<u32>) -> io::Result<Self> {
+    pub fn take(directory: &Path) -> io::Result<Self> {
         let of_systemd = Path::new(OF_SYSTEMD);
         let directory = if of_systemd.is_dir() { of_systemd } else { directory };
         if directory != of_systemd {
@@ -50,7 +50,7 @@ impl UserLease {
         let first = u32::from_ne_bytes(random) % count;
         for step in 0..count {
             let uid = RANGE.start() + (first + step) % count;
-            if !taken.contains(&uid)
+            if !has_process(uid)
                 && let Some(lease) = Self::lock(directory, uid)?
             {
                 return Ok(lease);
@@ -114,24 +114,10 @@ fn open(directory: &Path, path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// The users of systemd's range that processes have, as far as /proc tells.
-#[must_use]
-pub fn users_of_processes() -> BTreeSet<u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let status = |entry: fs::DirEntry| {
-        entry.file_name().to_str()?.parse::<u32>().ok()?;
-        fs::read_to_string(entry.path().join("status")).ok()
-    };
-    entries.filter_map(status).flat_map(|text| users(&text)).collect()
-}
-
-/// The numbers in the line `Uid:` of a status file, of the range.
-fn users(status: &str) -> Vec<u32> {
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or("");
-    line.split_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .filter(|uid| RANGE.contains(uid))
-        .collect()
+/// Does a process run as this user? The kernel finds a user's processes by the user, so this costs
+/// nothing for most. One that only acts for the user (its effective user) does not count.
+fn has_process(uid: u32) -> bool {
+    getpriority_user(Uid::from_raw(uid)) != Err(Errno::SRCH)
 }
 
 #[cfg(test)]
@@ -155,11 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn users_of_a_process() {
-        assert_eq!(
-            users("Name:\tx\nUid:\t0\t61184\t65519\t65520\nGid:\t61190\n"),
-            [61_184, 65_519]
-        );
-        assert_eq!(users(""), []);
+    fn users_with_processes() {
+        assert!(has_process(rustix::process::getuid().as_raw()));
+        // Not of the range, and no user that a system gives to anybody.
+        assert!(!has_process(3_999_999_999));
     }
 }

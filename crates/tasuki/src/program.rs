@@ -37,18 +37,26 @@ pub(crate) enum Reach {
     Filter,
 }
 
+/// A program that can be run.
+#[derive(Debug)]
+pub(crate) struct FoundProgram {
+    pub(crate) path: PathBuf,
+    /// It has a dynamic loader.
+    pub(crate) dynamic: bool,
+}
+
 /// Finds the program as a shell would and checks it.
 ///
 /// # Errors
 /// [`Code::NotFound`], [`Code::NotExecutable`], [`Code::Unsupported`]
-pub(crate) fn find(name: &OsStr, reach: Reach) -> Result<PathBuf, Failure> {
+pub(crate) fn find(name: &OsStr, reach: Reach) -> Result<FoundProgram, Failure> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     let found = search(name, &path)?;
     let shims = Elf::read(&open(Path::new("/proc/self/exe"))?)
         .map_err(|error| Failure::system("read /proc/self/exe", error))?
         .ok_or_else(|| Failure::system("read /proc/self/exe", "it is not an ELF file"))?;
-    check(&found, shims.machine, reach)?;
-    Ok(found)
+    let dynamic = check(&found, shims.machine, reach)?;
+    Ok(FoundProgram { path: found, dynamic })
 }
 
 /// The program's path: `name` itself if it has a slash, otherwise the first executable of that name
@@ -93,8 +101,9 @@ fn executable(path: &Path) -> io::Result<()> {
     rustix::fs::access(path, rustix::fs::Access::EXEC_OK).map_err(io::Error::from)
 }
 
-/// Can the shim or the filter, made for `machine`, get into the program?
-fn check(program: &Path, machine: Machine, reach: Reach) -> Result<(), Failure> {
+/// Can the shim or the filter, made for `machine`, get into the program? Returns whether it has a
+/// dynamic loader.
+fn check(program: &Path, machine: Machine, reach: Reach) -> Result<bool, Failure> {
     let mut path = program.to_owned();
     for _ in 0..MAX_SCRIPTS {
         let file = open(&path)?;
@@ -105,7 +114,7 @@ fn check(program: &Path, machine: Machine, reach: Reach) -> Result<(), Failure> 
             if reach == Reach::Shim {
                 check_rights(&path, &file)?;
             }
-            return elf.check(&path, machine, reach);
+            return elf.check(&path, machine, reach).map(|()| elf.dynamic);
         }
         match interpreter(&file).map_err(read)? {
             Some(interpreter) => {

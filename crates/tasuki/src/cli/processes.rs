@@ -5,20 +5,18 @@ use std::path::PathBuf;
 use clap::Args;
 
 /// Be the relay of a program; only `tasuki run` starts it. Standard input is a socket that brings
-/// the end of the program's filter.
+/// the end of the program's filter and the path of its instance.
 #[derive(Debug, Args)]
 pub(crate) struct RelayArgs {
-    /// Socket of the instance
-    pub(crate) instance: PathBuf,
     /// How much of the sandbox is wanted
     #[arg(long, default_value_t)]
     pub(crate) sandbox: sandbox::Demand,
     /// Write a line for each call to this file, or to standard error (-)
     #[arg(long)]
     pub(crate) trace: Option<PathBuf>,
-    /// Be no child of the caller
+    /// The program has no library: be ready for its sockets at once
     #[arg(long)]
-    pub(crate) detach: bool,
+    pub(crate) eager: bool,
 }
 
 /// Be a server of an instance; only the supervisor starts these.

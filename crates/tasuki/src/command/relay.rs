@@ -1,21 +1,22 @@
 //! `tasuki relay`: the relay of the programs of one `tasuki run`.
 //!
-//! It is no child of the program, also where `tasuki run` becomes the program: the first process
-//! starts a second one and ends. It ends when the last program has.
+//! It is no child of the program, also where `tasuki run` becomes the program. It is a copy of
+//! `tasuki run` that executes nothing, since that is faster. It ends when the last program has.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use abi::network::ResolverStatus;
+use relay::Beginning;
 use relay::resolver::ResolverFile;
 use relay::trace::CallTrace;
 use sandbox::{Demand, Plan, Role};
 
 use crate::cli::RelayArgs;
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::settings;
 
 /// Is the relay until the last program has ended.
@@ -23,19 +24,16 @@ use crate::settings;
 /// # Errors
 /// Why there can be none.
 pub(crate) fn relay(args: &RelayArgs) -> Result<u8, Failure> {
-    if args.detach {
-        let mut command = relay_command(&args.instance, args.sandbox, args.trace.as_deref());
-        // A terminal's Ctrl-C is for the program only.
-        command.process_group(0);
-        command.spawn().map_err(|error| Failure::system("start the relay", error))?;
-        return Ok(0);
-    }
     let failed = |error: std::io::Error| Failure::system("be the relay", error);
     let line = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
     rustix::thread::set_name(c"tasuki-relay").map_err(|errno| failed(errno.into()))?;
     crate::limits::raise_descriptors();
     let (role, demand) = (Role::Relay, args.sandbox);
     let restrict = || {
+        if demand != Demand::Off {
+            // A backtrace would read the executable's symbols, which are out of reach from now on.
+            std::panic::set_hook(Box::new(|panic| exit::say(format_args!("tasuki: {panic}"))));
+        }
         let plan = Plan { role, demand, user: None, filter: true };
         let restriction = sandbox::enter(&plan, || {}).map_err(std::io::Error::other)?;
         if !restriction.missing.is_empty() && demand == Demand::On {
@@ -45,31 +43,54 @@ pub(crate) fn relay(args: &RelayArgs) -> Result<u8, Failure> {
     };
     // Without it, the program's own lines are there still.
     let trace = args.trace.as_deref().and_then(|path| CallTrace::open(path).ok());
-    relay::run(&args.instance, trace, || relay::line::receive(&line), restrict).map_err(failed)?;
+    let beginning = Beginning { trace, eager: args.eager };
+    relay::run(beginning, || relay::line::receive(&line), restrict).map_err(failed)?;
     Ok(0)
 }
 
-/// Lets `command` have a filter, with a relay that is a client of the instance at `socket`. Where
-/// the system refuses the filter, the command starts without unless it is `required`. The program
-/// sees the instance's name servers, if it has any or will learn some.
-///
-/// # Errors
-/// The system's.
-pub(super) fn start_relay(
-    command: &mut Command,
-    socket: &Path,
-    required: bool,
-    resolver: &ResolverStatus,
-    trace: Option<&Path>,
-) -> Result<(), Failure> {
-    let failed = |error| Failure::system("start the relay", error);
-    let (program, relay) = UnixStream::pair().map_err(failed)?;
-    let mut starter = relay_command(socket, settings::sandbox()?, trace);
-    starter.arg("--detach").stdin(OwnedFd::from(relay));
-    // What goes wrong there is said there.
-    starter.status().map_err(failed)?;
-    relay::line::attach(command, program.into(), required, resolver_file(resolver));
-    Ok(())
+/// A relay that waits for its program.
+#[derive(Debug)]
+pub(super) struct WaitingRelay(OwnedFd);
+
+impl WaitingRelay {
+    /// Starts one. This process has one thread, and has opened nothing that the relay is not to
+    /// have. `eager`: the program will need it at once.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn start(trace: Option<&Path>, eager: bool) -> Result<Self, Failure> {
+        let failed = |error| Failure::system("start the relay", error);
+        let (program, line) = UnixStream::pair().map_err(failed)?;
+        let args = RelayArgs { sandbox: settings::sandbox()?, trace: trace.map(Into::into), eager };
+        relay::detach(&line.into(), || serve(&args)).map_err(failed)?;
+        Ok(Self(program.into()))
+    }
+
+    /// Lets `command` have a filter, with this relay, which becomes a client of the instance at
+    /// `socket`. Where the system refuses the filter, the command starts without unless it is
+    /// `required`. The program sees the instance's name servers, if it has any or will learn some.
+    pub(super) fn attach(
+        self,
+        command: &mut Command,
+        socket: &Path,
+        required: bool,
+        resolver: &ResolverStatus,
+    ) {
+        relay::line::attach(command, self.0, socket, required, resolver_file(resolver));
+    }
+}
+
+/// Is the relay, in the process that was made for it. A library that was loaded into this one
+/// (`tasuki run` in a program of another instance) would get in its way: so it begins anew then.
+fn serve(args: &RelayArgs) -> u8 {
+    let done = match std::env::var_os("LD_PRELOAD") {
+        Some(_) => Err(Failure::system("start the relay", relay_command(args).exec())),
+        None => relay(args),
+    };
+    done.unwrap_or_else(|failure| {
+        exit::say(format_args!("tasuki: {failure}"));
+        failure.code as u8
+    })
 }
 
 /// The program's /etc/resolv.conf, if it is to see another one than the host's.
@@ -84,13 +105,14 @@ fn resolver_file(resolver: &ResolverStatus) -> Option<ResolverFile> {
     .ok()
 }
 
-fn relay_command(instance: &Path, demand: Demand, trace: Option<&Path>) -> Command {
+fn relay_command(args: &RelayArgs) -> Command {
+    let RelayArgs { sandbox, trace, eager } = args;
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("tasuki-relay").arg("relay").arg(instance);
-    command.args(["--sandbox", &demand.to_string()]);
+    command.arg0("tasuki-relay").arg("relay").args(["--sandbox", &sandbox.to_string()]);
+    command.args(eager.then_some("--eager"));
     if let Some(path) = trace {
         command.arg("--trace").arg(path);
     }
-    command.env_remove("LD_PRELOAD").stdout(Stdio::null()).current_dir("/");
+    command.env_remove("LD_PRELOAD");
     command
 }

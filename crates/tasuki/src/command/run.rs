@@ -12,7 +12,7 @@ use std::process::Command;
 use abi::network::ResolverStatus;
 use relay::trace::STDERR;
 
-use super::relay::start_relay;
+use super::relay::WaitingRelay;
 use crate::cli::{Intercept, RunArgs};
 use crate::config::Mode;
 use crate::exit::{Code, Failure};
@@ -34,10 +34,11 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
     };
     // Faults in the program or the configuration are reported before anything is made.
     if let Some(net) = net {
-        let mut command = Command::new(program::find(name, Reach::of(intercept))?);
+        let found = program::find(name, Reach::of(intercept))?;
+        let mut command = Command::new(found.path);
         command.arg0(name).args(arguments);
         let trace = begin_trace(trace)?;
-        return Err(join(&net, &Interception { how: intercept, trace }, command));
+        return Err(join(&net, Interception::new(intercept, trace, found.dynamic), command));
     }
     let settings = Settings::new(InstanceName::of_run(std::process::id()), &options)?;
     let library = settings.mode == Mode::Library;
@@ -51,22 +52,25 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
         return Err(Failure::new(Code::Usage, sentence));
     }
     let reach = if library { Reach::Shim } else { Reach::of(intercept) };
-    let mut command = Command::new(program::find(name, reach)?);
+    let found = program::find(name, reach)?;
+    let mut command = Command::new(found.path);
     command.arg0(name).args(arguments);
-    let mut interception = Interception { how: intercept, trace: begin_trace(trace)? };
+    let trace = begin_trace(trace)?;
+    let how = if library { Intercept::Preload } else { intercept };
+    let mut interception = Interception::new(how, trace, found.dynamic);
+    interception.start_relay()?;
     let signals = Signals::catch()?;
     let resolver = settings.resolver.clone();
     let instance = Instance::make(settings)?;
     if library && intercept == Intercept::Auto {
         relay::line::refuse(&mut command);
-        interception.how = Intercept::Preload;
     }
     interception.apply(&mut command, instance.socket_path(), &resolver)?;
     Supervisor::start(instance, signals, Workload::Program(command))?.run()
 }
 
 /// Becomes the program, on an instance that runs already. Returns only why that is not possible.
-fn join(name: &InstanceName, interception: &Interception, mut command: Command) -> Failure {
+fn join(name: &InstanceName, mut interception: Interception, mut command: Command) -> Failure {
     // Connecting shows that it is alive and lets us in.
     let socket = match operator::find_for_program(name) {
         Ok(socket) => socket,
@@ -81,7 +85,10 @@ fn join(name: &InstanceName, interception: &Interception, mut command: Command) 
         tracing::debug!(%failure, "programs see the host's name servers");
         ResolverStatus::default()
     });
-    match interception.apply(&mut command, &socket, &resolver) {
+    let applied = interception
+        .start_relay()
+        .and_then(|()| interception.apply(&mut command, &socket, &resolver));
+    match applied {
         Ok(()) => {
             let error = command.exec();
             cannot_execute(&command, &error)
@@ -95,12 +102,28 @@ struct Interception {
     how: Intercept,
     /// The file for the calls, or [`relay::trace::STDERR`].
     trace: Option<PathBuf>,
+    /// The program has a dynamic loader.
+    dynamic: bool,
+    relay: Option<WaitingRelay>,
 }
 
 impl Interception {
+    fn new(how: Intercept, trace: Option<PathBuf>, dynamic: bool) -> Self {
+        Self { how, trace, dynamic, relay: None }
+    }
+
+    /// Starts the relay, if there is to be one. Nothing of an instance is open yet.
+    fn start_relay(&mut self) -> Result<(), Failure> {
+        if self.how != Intercept::Preload {
+            let eager = self.how == Intercept::Seccomp || !self.dynamic;
+            self.relay = Some(WaitingRelay::start(self.trace.as_deref(), eager)?);
+        }
+        Ok(())
+    }
+
     /// Puts the program on the instance at `socket`, which has these name servers.
     fn apply(
-        &self,
+        self,
         command: &mut Command,
         socket: &Path,
         resolver: &ResolverStatus,
@@ -112,9 +135,8 @@ impl Interception {
         if self.how != Intercept::Seccomp {
             command.env("LD_PRELOAD", program::preload()?);
         }
-        if self.how != Intercept::Preload {
-            let required = self.how == Intercept::Seccomp;
-            start_relay(command, socket, required, resolver, self.trace.as_deref())?;
+        if let Some(relay) = self.relay {
+            relay.attach(command, socket, self.how == Intercept::Seccomp, resolver);
         }
         Ok(())
     }

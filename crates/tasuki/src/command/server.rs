@@ -68,10 +68,6 @@ pub(crate) fn server(args: &ServerArgs) -> Result<u8, Failure> {
 
 /// Takes this process into its sandbox.
 fn enter(args: &ServerArgs) -> Result<Restriction, Failure> {
-    if std::env::var_os("RUST_BACKTRACE").is_some() {
-        // Reads the executable's symbols, which are out of reach afterwards.
-        let _ = std::backtrace::Backtrace::force_capture().to_string();
-    }
     let plan =
         Plan { role: args.role, demand: args.sandbox, user: args.user, filter: !args.no_filter };
     // Where the kernel cannot refuse descriptors, a thread closes those that clients pass. The

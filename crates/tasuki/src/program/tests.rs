@@ -33,7 +33,7 @@ impl Files {
     }
 }
 
-fn code(result: Result<(), Failure>) -> Option<Code> {
+fn code<T>(result: Result<T, Failure>) -> Option<Code> {
     result.err().map(|failure| failure.code)
 }
 

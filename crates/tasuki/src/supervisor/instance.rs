@@ -192,7 +192,6 @@ impl Instance {
             demand: self.settings.sandbox,
             leases: self.socket_path().with_file_name("users"),
             devices: devices.collect(),
-            taken: None,
         }
     }
 

@@ -2,15 +2,15 @@
 //!
 //! A server is this same executable, started anew. Its standard input is its control connection,
 //! and standard output is the second one of a fused server. Standard error takes its messages, and
-//! its environment has only TASUKI_LOG and RUST_BACKTRACE. All other descriptors reach it over the
-//! control connection.
-//! It leads a process group of its own, so that a terminal's Ctrl-C is for the program only. It
-//! ends with its control connection, so it cannot outlive the supervisor.
+//! its environment has only TASUKI_LOG, and RUST_BACKTRACE where it has no sandbox: symbols are out
+//! of reach in one, and to read them before made a start take three times as long. All other
+//! descriptors reach it over the control connection. It leads a process group of its own, so that a
+//! terminal's Ctrl-C is for the program only. It ends with its control connection, so it cannot
+//! outlive the supervisor.
 //!
 //! It enters its sandbox by itself ([`sandbox::enter`]). What it cannot do for itself comes from
 //! here: a process namespace, whose first process it is, and a user that nobody else has.
 
-use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -31,18 +31,15 @@ pub(super) struct SandboxPlan {
     pub(super) leases: PathBuf,
     /// The devices of the drivers.
     pub(super) devices: Vec<DeviceKind>,
-    /// Users that processes had when the first server was started.
-    pub(super) taken: Option<BTreeSet<u32>>,
 }
 
 impl SandboxPlan {
     /// A user for a server, where this one may have any.
-    fn user(&mut self) -> Option<UserLease> {
+    fn user(&self) -> Option<UserLease> {
         if self.demand == Demand::Off || !rustix::process::geteuid().is_root() {
             return None;
         }
-        let taken = self.taken.get_or_insert_with(sandbox::users_of_processes);
-        match UserLease::take(&self.leases, taken) {
+        match UserLease::take(&self.leases) {
             Ok(lease) => Some(lease),
             Err(error) => {
                 tracing::warn!(%error, "there is no user for a server: it stays root");
@@ -92,7 +89,8 @@ impl ServerProcess {
             Some(second) => stdio(second).map_err(failed)?,
             None => Stdio::null(),
         });
-        for name in ["TASUKI_LOG", "RUST_BACKTRACE"] {
+        let symbols = (plan.demand == Demand::Off).then_some("RUST_BACKTRACE");
+        for name in ["TASUKI_LOG"].into_iter().chain(symbols) {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
             }
