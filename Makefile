@@ -9,7 +9,7 @@ TO = $(DESTDIR)$(PREFIX)
 DOCUMENTS := $(wildcard *.md LICENSE-* docs/*.md docs/*/*.md docs/*/*/*.md examples/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test test-programs sim conformance bench bench-peers bench-instructions scale fmt clippy loom fuzz fuzz-hostile soak doc tidy man clean install uninstall
+.PHONY: help deps build demo test test-programs sim conformance bench bench-applications bench-peers bench-instructions scale fmt clippy loom fuzz fuzz-hostile soak doc tidy man clean install uninstall
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ conformance: ## Compare packetdrill scripts with the lists: ours, [SCRIPTS=folde
 bench: build ## Measure everything in docs/performance.md, about 17 minutes (root): [BENCH=--quick]
 	@scripts/deps.sh bench
 	$(CARGO) run --release -p tasuki-benches -- all --tasuki $(TARGET)/release/tasuki --out $(TARGET)/bench.json $(BENCH)
+
+bench-applications: build ## Measure programs' own benchmarks in both roles, about 25 minutes (root): [APPLICATIONS="--only redis,iperf3"]
+	@scripts/deps.sh applications
+	$(CARGO) run --release -p tasuki-benches -- applications --tasuki $(TARGET)/release/tasuki $(APPLICATIONS)
 
 PEERS ?= $(TARGET)/peers
 bench-peers: build ## Measure smoltcp, lwIP and gVisor's netstack beside Tasuki and the kernel (root)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# deps.sh [build|demo|bench|instructions|test|programs]: makes sure that the tools for that task are there. As root
+# deps.sh [build|demo|bench|applications|instructions|test|programs]: makes sure that the tools for that task are there. As root
 # on a system with apt it installs missing tools. Otherwise it prints their names and how to get them. It is
 # quick when nothing is missing.
 set -eu
@@ -9,6 +9,9 @@ what=${1:-test}
 tools="gcc:gcc"
 [ "$what" = build ] || tools="$tools python3:python3 ip:iproute2 curl:curl sha256sum:coreutils"
 [ "$what" != bench ] || tools="$tools ethtool:ethtool taskset:util-linux sysctl:procps"
+[ "$what" != applications ] || tools="$tools taskset:util-linux prlimit:util-linux setpriv:util-linux sysctl:procps
+    redis-server:redis-server redis-benchmark:redis-tools nginx:nginx wrk:wrk iperf3:iperf3 sockperf:sockperf
+    postgres:postgresql pgbench:postgresql memcached:memcached memcaslap:libmemcached-tools"
 [ "$what" != instructions ] || tools="$tools valgrind:valgrind"
 [ "$what" != test ] || tools="$tools wget:wget nc:netcat-openbsd ping:iputils-ping tshark:tshark
     ethtool:ethtool iperf3:iperf3 passt:passt socat:socat gunicorn:gunicorn setpriv:util-linux nsenter:util-linux"

@@ -27,6 +27,8 @@ long="native idle transfer dhcp devices death faults crowd hostile passt pcap"
 
 built=$(mktemp)
 trap 'rm -f "$built"' EXIT
+# One of the tests runs it.
+cargo build -q -p tasuki-benches --bin tasuki-bench
 cargo test -p tasuki-tests --no-run 2>&1 | tee "$built" >&2
 sed -i -n 's|^ *Executable tests/\([a-z0-9_]*\)\(/main\)\{0,1\}\.rs (\(.*\))$|\1 \3|p' "$built"
 

@@ -15,6 +15,7 @@ use crate::args::CompareArgs;
 use crate::hosts::{Host, Programs};
 use crate::machine::Watch;
 use crate::processor_time::{self, KernelThreads};
+use crate::progress::Progress;
 use crate::row::Row;
 use crate::setup::{Build, Role, Setup};
 use crate::{paired, report};
@@ -93,7 +94,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<()> {
     let all = kinds.iter().flat_map(|(_, setups)| setups);
     let measured = all.map(|setup| builds_of(&builds, *setup).len()).sum::<usize>();
     let steps = args.rounds as usize * PLANS.len() * measured;
-    let mut progress = Progress { began: Instant::now(), done: 0, steps };
+    let mut progress = Progress::new(steps);
     for round in 0..args.rounds {
         for (role, setups) in &kinds {
             let hosts = setups
@@ -157,24 +158,6 @@ fn builds(args: &CompareArgs) -> Result<Vec<Programs>> {
 /// The kernel and the peers are measured once, whatever builds of Tasuki there are.
 fn builds_of(builds: &[Programs], setup: Setup) -> &[Programs] {
     if setup.tasuki().is_some() { builds } else { &builds[..1] }
-}
-
-/// The progress of the measurements, on standard error.
-struct Progress {
-    began: Instant,
-    done: usize,
-    steps: usize,
-}
-
-impl Progress {
-    fn say(&mut self, what: &str) {
-        let part = self.done as f64 / self.steps as f64;
-        let seconds = self.began.elapsed().as_secs_f64();
-        let left = if self.done > 10 { seconds / part - seconds } else { f64::NAN };
-        let (percent, left) = (part * 100.0, left.max(0.0));
-        eprintln!("{percent:3.0} %, {seconds:.0} s, about {left:.0} s to go: {what}");
-        self.done += 1;
-    }
 }
 
 fn measure(host: &Host, round: u32, plan: &Plan, quick: bool) -> Result<Vec<Row>> {

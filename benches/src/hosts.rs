@@ -1,7 +1,8 @@
 //! The hosts of a set-up: two namespaces with a veth pair for the kernel, one namespace with a TAP
 //! for Tasuki and for each peer.
 //!
-//! Every name carries the process id. A drop removes everything, also after a failure.
+//! Every name carries the process id. A drop removes everything, also after a failure or Ctrl-C
+//! ([`CleanUp`]).
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -11,22 +12,30 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::args::Congestion;
+use crate::cleanup::CleanUp;
 use crate::setup::{Build, Device, Role, Setup, Tasuki};
 
-/// A running server and how to start a client that reaches it.
-pub(crate) struct Host {
+/// Both ends of a set-up: their namespaces, devices and files. A drop removes everything, as does
+/// the end of this process.
+pub(crate) struct Ends {
     setup: Setup,
     role: Role,
     /// Namespace of the measured end, then of the other if that is another.
     namespaces: Vec<String>,
-    server: Child,
     programs: Programs,
-    congestion: Congestion,
     pinned: bool,
     /// Where two instances meet.
     wire: PathBuf,
     /// A configuration file with `[memory] share_frames`.
     sharing: PathBuf,
+    _clean_up: CleanUp,
+}
+
+/// A running server of measurements and how to start a client that reaches it.
+pub(crate) struct Host {
+    ends: Ends,
+    server: Child,
+    congestion: Congestion,
 }
 
 /// The programs that are measured beside this very program.
@@ -71,6 +80,113 @@ const WIRE_SERVER: &str = "10.218.2.1";
 /// The device of a peer's stack, in a namespace of its own.
 const PEER_TAP: &str = "tap0";
 
+impl Ends {
+    /// Makes the namespaces.
+    pub(crate) fn new(setup: Setup, role: Role, from: &Programs, pinned: bool) -> Result<Self> {
+        let letter = if from.build == Build::Before { "o" } else { "n" };
+        let part = if role == Role::Client { "" } else { "s" };
+        let tag = format!("tb{}{letter}{part}{}", std::process::id(), setup as u8);
+        let mut namespaces = vec![format!("{tag}a")];
+        if setup.on_veth() {
+            namespaces.push(format!("{tag}b"));
+        }
+        let [wire, sharing] =
+            ["wire", "toml"].map(|end| std::env::temp_dir().join(format!("{tag}.{end}")));
+        let files = [wire.clone(), sharing.clone()];
+        let _clean_up = CleanUp::new(&namespaces, &files)?;
+        for name in &namespaces {
+            sh(&format!("ip netns add {name} && ip -n {name} link set lo up"))?;
+        }
+        if let [a, b] = namespaces.as_slice() {
+            make_veth(setup, [a, b])?;
+        }
+        if setup.is_peer() {
+            make_tap(&namespaces[0])?;
+        }
+        std::fs::write(&sharing, "[memory]\nshare_frames = true\n")?;
+        let programs = from.clone();
+        Ok(Self { setup, role, namespaces, programs, pinned, wire, sharing, _clean_up })
+    }
+
+    /// Whether the set-up's end is the client or the server.
+    pub(crate) fn role(&self) -> Role {
+        self.role
+    }
+
+    /// The set-up of these ends.
+    pub(crate) fn setup(&self) -> Setup {
+        self.setup
+    }
+
+    /// The set-up, its role if it is the server's, and the build if it is the earlier one.
+    pub(crate) fn title(&self) -> String {
+        let before = if self.programs.build == Build::Before { " (before)" } else { "" };
+        let role = if self.role == Role::Server { " as server" } else { "" };
+        format!("{:?}{role}{before}", self.setup)
+    }
+
+    /// How Tasuki runs at the server's or the client's end. `None`: the kernel is there.
+    fn tasuki_at(&self, end: Role) -> Option<Tasuki> {
+        let tasuki = self.setup.tasuki();
+        tasuki.filter(|it| self.role == end || (end == Role::Server && it.device == Device::Wire))
+    }
+
+    /// Is the server on Tasuki?
+    pub(crate) fn serves_on_tasuki(&self) -> bool {
+        self.tasuki_at(Role::Server).is_some()
+    }
+
+    /// Words that put a program at one end, on the stack there. `limits` come first, such as those
+    /// of `prlimit`.
+    pub(crate) fn command(&self, end: Role, limits: &[&str]) -> Result<Command> {
+        let mut command = self.kernel_command(end, limits)?;
+        if let Some(tasuki) = self.tasuki_at(end) {
+            let address = match end {
+                Role::Client => client_address(tasuki.device),
+                Role::Server => self.server_address(),
+            };
+            let files = [&self.wire, &self.sharing];
+            command.args(words(&self.programs.tasuki, tasuki, files, address));
+        }
+        Ok(command)
+    }
+
+    /// The same, but on the kernel's stack.
+    fn kernel_command(&self, end: Role, limits: &[&str]) -> Result<Command> {
+        let (cpu, place) = match self.role == end {
+            true => ("0", self.namespaces.first()),
+            false => ("1", self.namespaces.last()),
+        };
+        let mut command = on_cpu(cpu, self.pinned);
+        command.args(limits);
+        command.args(["ip", "netns", "exec", place.context("a namespace")?]);
+        Ok(command)
+    }
+
+    /// Words for a kernel program that reaches the server, and the server's address there.
+    pub(crate) fn prober(&self) -> Result<(Command, &'static str)> {
+        Ok(if self.serves_on_tasuki() {
+            (self.kernel_command(Role::Client, &[])?, self.server_address())
+        } else {
+            (self.kernel_command(Role::Server, &[])?, "127.0.0.1")
+        })
+    }
+
+    /// The server's address for clients.
+    pub(crate) fn server_address(&self) -> &'static str {
+        server_address(self.setup, self.role)
+    }
+
+    /// Gives the kernel's ends this congestion control, for sockets made from now on.
+    pub(crate) fn set_congestion(&self, name: &str) -> Result<()> {
+        for namespace in &self.namespaces {
+            let key = format!("net.ipv4.tcp_congestion_control={name}");
+            sh(&format!("ip netns exec {namespace} sysctl -qw {key}"))?;
+        }
+        Ok(())
+    }
+}
+
 impl Host {
     /// Make the namespaces and start the server.
     pub(crate) fn new(
@@ -80,111 +196,63 @@ impl Host {
         congestion: &Congestion,
         pinned: bool,
     ) -> Result<Self> {
-        let letter = if programs.build == Build::Before { "o" } else { "n" };
-        let part = if role == Role::Client { "" } else { "s" };
-        let tag = format!("tb{}{letter}{part}{}", std::process::id(), setup as u8);
-        let mut names = vec![format!("{tag}a")];
-        if setup.on_veth() {
-            names.push(format!("{tag}b"));
-        }
-        for name in &names {
-            sh(&format!("ip netns add {name} && ip -n {name} link set lo up"))?;
-        }
-        if let [a, b] = names.as_slice() {
-            make_veth(setup, [a, b])?;
-        }
-        if setup.is_peer() {
-            make_tap(&names[0])?;
-        }
-        let [wire, sharing] =
-            ["wire", "toml"].map(|end| std::env::temp_dir().join(format!("{tag}.{end}")));
-        std::fs::write(&sharing, "[memory]\nshare_frames = true\n")?;
-        let (cpu, place) = match role {
-            Role::Client => ("1", names.last()),
-            Role::Server => ("0", names.first()),
-        };
-        let mut command = on_cpu(cpu, pinned);
-        command.args(["ip", "netns", "exec", place.context("a namespace")?]);
-        let tasuki = setup.tasuki();
-        let tasuki = tasuki.filter(|it| role == Role::Server || it.device == Device::Wire);
-        if let Some(tasuki) = tasuki {
-            let address = server_address(setup, role);
-            command.args(words(&programs.tasuki, tasuki, [&wire, &sharing], address));
-        }
+        let ends = Ends::new(setup, role, programs, pinned)?;
+        let mut command = ends.command(Role::Server, &[])?;
         command.arg(programs.ends(setup)?).args(["serve", "--bind", &format!("0.0.0.0:{PORT}")]);
-        match tasuki {
+        match ends.tasuki_at(Role::Server) {
             None => command.args(["--congestion", &congestion.congestion]),
             Some(tasuki) => command.args(tasuki.native.then_some("--native")),
         };
         let server = start_server(command)?;
-        let (programs, congestion) = (programs.clone(), congestion.clone());
-        let namespaces = names;
-        Ok(Self { setup, role, namespaces, server, programs, congestion, pinned, wire, sharing })
+        Ok(Self { ends, server, congestion: congestion.clone() })
     }
 
     /// The set-up of this host.
     pub(crate) fn setup(&self) -> Setup {
-        self.setup
+        self.ends.setup
     }
 
     /// Whether the set-up's end is the client or the server.
     pub(crate) fn role(&self) -> Role {
-        self.role
+        self.ends.role
     }
 
     /// Which build of Tasuki runs here.
     pub(crate) fn build(&self) -> Build {
-        self.programs.build
+        self.ends.programs.build
     }
 
     /// The set-up, its role if it is the server's, and the build if it is the earlier one.
     pub(crate) fn title(&self) -> String {
-        let before = if self.build() == Build::Before { " (before)" } else { "" };
-        let role = if self.role == Role::Server { " as server" } else { "" };
-        format!("{:?}{role}{before}", self.setup)
+        self.ends.title()
     }
 
     /// A command that runs this program's `client`, on the set-up's stack if that is its role.
     pub(crate) fn client(&self, arguments: &[String]) -> Result<Command> {
-        let me = self.programs.ends(self.setup)?;
-        let (cpu, place) = match self.role {
-            Role::Client => ("0", self.namespaces.first()),
-            Role::Server => ("1", self.namespaces.last()),
-        };
-        let mut command = on_cpu(cpu, self.pinned);
-        command.args(["ip", "netns", "exec", place.context("a namespace")?]);
-        let tasuki = self.setup.tasuki().filter(|_| self.role == Role::Client);
-        if let Some(tasuki) = tasuki {
-            let files = [&self.wire, &self.sharing];
-            let ours = client_address(tasuki.device);
-            command.args(words(&self.programs.tasuki, tasuki, files, ours));
-        }
-        match self.setup {
+        let (setup, programs) = (self.ends.setup, &self.ends.programs);
+        let me = programs.ends(setup)?;
+        let mut command = self.ends.command(Role::Client, &[])?;
+        match setup {
             Setup::Smoltcp => {
                 command.arg(me).args(["client", "--smoltcp", PEER_TAP]);
             }
             Setup::Lwip | Setup::Gvisor => {
-                let name = if self.setup == Setup::Lwip { "lwip" } else { "gvisor" };
-                let peer = self.programs.peers.join(format!("tasuki-peer-{name}"));
+                let name = if setup == Setup::Lwip { "lwip" } else { "gvisor" };
+                let peer = programs.peers.join(format!("tasuki-peer-{name}"));
                 command.arg(peer).args(["--tap", PEER_TAP]);
             }
             _ => {
                 command.arg(me).arg("client");
+                let tasuki = self.ends.tasuki_at(Role::Client);
                 if tasuki.is_none() {
                     command.args(["--congestion", &self.congestion.congestion]);
                 }
                 command.args(tasuki.filter(|tasuki| tasuki.native).map(|_| "--native"));
             }
         }
-        let server = server_address(self.setup, self.role);
+        let server = self.ends.server_address();
         command.args(["--connect", &format!("{server}:{PORT}")]).args(arguments);
         Ok(command)
-    }
-
-    /// The server's process is `tasuki run`?
-    fn serves_on_tasuki(&self) -> bool {
-        let tasuki = self.setup.tasuki();
-        tasuki.is_some_and(|it| self.role == Role::Server || it.device == Device::Wire)
     }
 }
 
@@ -239,18 +307,13 @@ fn words(
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // The server may be gone already; a namespace that is gone is the goal. `tasuki run` ends
-        // its program and its servers on request.
-        if self.serves_on_tasuki() {
+        // It may be gone already. `tasuki run` ends its program and its servers on request.
+        if self.ends.serves_on_tasuki() {
             let _ = sh(&format!("kill {}", self.server.id()));
         } else {
             let _ = self.server.kill();
         }
         let _ = self.server.wait();
-        let _ = std::fs::remove_file(&self.sharing);
-        for name in &self.namespaces {
-            let _ = sh(&format!("ip netns del {name}"));
-        }
     }
 }
 

@@ -60,6 +60,23 @@ impl Watch {
     }
 }
 
+/// A line about the machine during all measurements of a table. Empty without one.
+pub(crate) fn markdown(states: &[MachineState]) -> String {
+    let spread = |figure: fn(&MachineState) -> f64| {
+        let figures: Vec<f64> = states.iter().map(figure).collect();
+        let most = figures.iter().copied().fold(0.0, f64::max);
+        Some(format!("{:.1} (at most {most:.1})", median(figures)?))
+    };
+    let wake_up = spread(|state| state.wake_up_us);
+    let (steal, load) = (spread(|state| state.steal_percent), spread(|state| state.load));
+    match (wake_up, steal, load) {
+        (Some(wake_up), Some(steal), Some(load)) => {
+            format!("Machine: wake-up {wake_up} µs, steal {steal} %, load {load}.\n")
+        }
+        _ => String::new(),
+    }
+}
+
 /// Times of all processors by kind, in ticks.
 fn times() -> Result<Vec<u64>> {
     let stat = fs::read_to_string("/proc/stat")?;

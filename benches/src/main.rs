@@ -16,6 +16,7 @@
 //! * `devices` measures the kernel's devices by themselves, without Tasuki.
 //! * `syscalls` measures system calls with and without the sandbox.
 //! * `programs` runs several clients on one instance at once.
+//! * `applications` runs the benchmarks that programs bring along: redis-benchmark, wrk, iperf3.
 //! * `fairness` measures a client beside another that does its worst.
 //! * `states` measures round trips where idle processors halt, and where they are kept awake.
 //! * `all` runs everything; `targets` and `tables` show the results.
@@ -27,18 +28,20 @@
 //! handover devices syscalls: areas, devices and system calls by themselves
 //! calls: packaged calls by themselves
 //! states: round trips in both states of the machine
-//! compare programs idle fairness: whole instances
+//! compare programs idle fairness applications: whole instances
 //! paired instruments: an earlier build beside this one; bells, sleeps and stages
 //! hosts operations client serve: namespaces, operations, both ends
 //! report native smoltcp_peer turns: tables; the stacks besides `std::net`; two processes
 //! row args transport: shared by all of them
 //! protocol setup processor_time machine: the order on the wire, set-ups, the machine's state
-//! median: the middle of some figures
+//! median progress cleanup: the middle of some figures, how far a run is, and its end
 //! ```
 
 mod all;
+mod applications;
 mod args;
 mod calls;
+mod cleanup;
 mod client;
 mod compare;
 mod devices;
@@ -55,6 +58,7 @@ mod operations;
 mod paired;
 mod processor_time;
 mod programs;
+mod progress;
 mod protocol;
 mod report;
 mod row;
@@ -116,6 +120,11 @@ enum Command {
     Idle(instruments::InstanceArgs),
     /// Round trips of several programs at once, with and without spinning (needs root).
     Programs(programs::ProgramsArgs),
+    /// Programs' own benchmarks, on Tasuki and on the kernel (needs root).
+    Applications(applications::ApplicationsArgs),
+    /// Removes what a run has made when the run ends.
+    #[command(hide = true)]
+    CleanUp(cleanup::CleanUpArgs),
     /// Round trips where idle processors halt, and where they are kept awake (needs root).
     States(states::StatesArgs),
     /// Keeps a processor awake for `states`.
@@ -158,6 +167,8 @@ fn main() -> anyhow::Result<()> {
         Command::Tables(args) => all::tables(&args),
         Command::Idle(args) => idle::idle(&args),
         Command::Programs(args) => programs::run(&args),
+        Command::Applications(args) => applications::run(&args),
+        Command::CleanUp(args) => cleanup::run(&args),
         Command::States(args) => states::run(&args),
         Command::KeepAwake => machine::keep_awake(),
         Command::Fairness(args) => fairness::run(&args),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::machine::MachineState;
+use crate::machine::{self, MachineState};
 use crate::median::median;
 use crate::protocol::Test;
 use crate::row::{Row, RowFigure};
@@ -24,7 +24,8 @@ pub(crate) fn markdown(rows: &[Row]) -> String {
         if role == Role::Server {
             text.push_str("Send and receive are the client's words: its peer is measured.\n\n");
         }
-        text.push_str(&machine(&rows));
+        let states: Vec<MachineState> = rows.iter().filter_map(|row| row.machine).collect();
+        text.push_str(&machine::markdown(&states));
         let rate: RowFigure = Row::sweep_rate;
         let median: RowFigure = |row| row.sample.median_us;
         let worst: RowFigure = |row| row.sample.p99_us;
@@ -45,24 +46,6 @@ pub(crate) fn markdown(rows: &[Row]) -> String {
         table("The same, receive", Test::Receive, cpu, 2);
     }
     text
-}
-
-/// The state of the machine during all measurements of a chapter. Empty without one.
-fn machine(rows: &[&Row]) -> String {
-    let spread = |figure: fn(&MachineState) -> f64| {
-        let figures = rows.iter().filter_map(|row| row.machine.as_ref()).map(figure);
-        let figures: Vec<f64> = figures.collect();
-        let most = figures.iter().copied().fold(0.0, f64::max);
-        Some(format!("{:.1} (at most {most:.1})", median(figures)?))
-    };
-    let wake_up = spread(|state| state.wake_up_us);
-    let (steal, load) = (spread(|state| state.steal_percent), spread(|state| state.load));
-    match (wake_up, steal, load) {
-        (Some(wake_up), Some(steal), Some(load)) => {
-            format!("Machine: wake-up {wake_up} µs, steal {steal} %, load {load}.\n")
-        }
-        _ => String::new(),
-    }
 }
 
 fn pick<'a>(rows: &[&'a Row], test: Test) -> Vec<&'a Row> {
