@@ -13,7 +13,7 @@ tools="gcc:gcc"
     redis-server:redis-server redis-benchmark:redis-tools nginx:nginx wrk:wrk iperf3:iperf3 sockperf:sockperf
     postgres:postgresql pgbench:postgresql memcached:memcached memcaslap:libmemcached-tools"
 [ "$what" != instructions ] || tools="$tools valgrind:valgrind"
-[ "$what" != test ] || tools="$tools wget:wget nc:netcat-openbsd ping:iputils-ping tshark:tshark
+[ "$what" != test ] || tools="$tools wget:wget nc:netcat-openbsd ping:iputils-ping traceroute:traceroute tshark:tshark
     ethtool:ethtool iperf3:iperf3 passt:passt socat:socat gunicorn:gunicorn setpriv:util-linux nsenter:util-linux"
 # cargo-fuzz, where it is, builds libFuzzer.
 [ "$what" != test ] || ! command -v cargo-fuzz >/dev/null || tools="$tools c++:g++"

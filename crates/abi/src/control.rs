@@ -101,6 +101,11 @@ pub enum ClientRequest {
 /// where there is no relay.
 pub const INTRODUCTION: (u32, u32) = (15, 0x7a5);
 
+/// Types of socket by which the library asks the relay for one that the library does not make, with
+/// the types that it means: SOCK_DGRAM and SOCK_RAW. Linux has no such types, as
+/// [`INTRODUCTION`]'s.
+pub const RELAYED: [(u32, u32); 2] = [(13, 2), (14, 3)];
+
 /// The two kinds of clients, each with a socket of the instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Audience {

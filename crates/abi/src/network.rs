@@ -136,6 +136,9 @@ pub struct NetworkStatus {
     /// Where programs look names up.
     #[serde(default)]
     pub resolver: ResolverStatus,
+    /// Programs may have raw sockets.
+    #[serde(default)]
+    pub raw_sockets: bool,
 }
 
 /// Where the programs of an instance look names up.

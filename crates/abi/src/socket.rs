@@ -43,11 +43,15 @@ pub enum SocketKind {
     Datagram,
     /// SOCK_DGRAM over UDP-Lite (RFC 3828). In all else as `Datagram`.
     UdpLite,
+    /// ICMP echo requests of one identifier, of the socket's family. The identifier is the port of
+    /// the own address, the sequence number that of the peer's. A received message begins with its
+    /// ICMP header: a reply, or an ICMP error about a request (whose sender has port 0).
+    Echo,
 }
 
 impl SocketKind {
     /// The value that travels: Linux's SOCK_STREAM (1) or SOCK_DGRAM (2). UDP-Lite travels as its
-    /// protocol number (136).
+    /// protocol number (136), an echo socket as that of ICMPv6 (58).
     #[must_use]
     #[inline]
     pub fn to_word(self) -> u64 {
@@ -55,6 +59,7 @@ impl SocketKind {
             Self::Stream => 1,
             Self::Datagram => 2,
             Self::UdpLite => 136,
+            Self::Echo => 58,
         }
     }
 
@@ -66,6 +71,7 @@ impl SocketKind {
             1 => Some(Self::Stream),
             2 => Some(Self::Datagram),
             136 => Some(Self::UdpLite),
+            58 => Some(Self::Echo),
             _ => None,
         }
     }

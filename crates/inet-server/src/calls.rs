@@ -205,6 +205,7 @@ impl Client {
             SocketKind::Stream => inet::SocketKind::Stream,
             SocketKind::Datagram => inet::SocketKind::Datagram,
             SocketKind::UdpLite => inet::SocketKind::UdpLite,
+            SocketKind::Echo => inet::SocketKind::Echo,
         };
         let core_family = match family {
             Family::V4 => inet::Family::V4,

@@ -202,7 +202,7 @@ impl Network {
         });
         let (routes, neighbours) = (routes.collect(), neighbours.collect());
         let resolver = self.resolver(engine);
-        NetworkStatus { interfaces, routes, neighbours, resolver }
+        NetworkStatus { interfaces, routes, neighbours, resolver, raw_sockets: false }
     }
 
     /// The name servers and domains learnt on all interfaces, each once.

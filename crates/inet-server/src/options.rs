@@ -111,6 +111,10 @@ fn own(
             SocketKind::Stream => IPPROTO_TCP,
             SocketKind::Datagram => IPPROTO_UDP,
             SocketKind::UdpLite => IPPROTO_UDPLITE,
+            SocketKind::Echo => match socket.family {
+                Family::V4 => IPPROTO_ICMP,
+                Family::V6 => IPPROTO_ICMPV6,
+            },
         }),
         SO_COOKIE => OptionBytes::new(&u64::from(socket.serial).to_ne_bytes()),
         // As Linux: any room is enough.

@@ -5,6 +5,7 @@
 //! nor about packets to groups, but for IPv6 options that ask for it. An error that was received
 //! is given to the layer of the protocol that it quotes. That layer says whether it believes it.
 
+pub(crate) mod echo;
 mod error;
 mod layer;
 mod v4;
@@ -12,4 +13,5 @@ mod v6;
 
 pub(crate) use error::{IcmpError, IcmpReport, ReportedError};
 pub(crate) use layer::IcmpLayer;
+pub(crate) use v4::Icmpv4Input;
 pub(crate) use v6::Icmpv6Input;

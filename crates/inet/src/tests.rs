@@ -2,6 +2,7 @@
 
 mod arp;
 mod dhcp;
+mod echo;
 mod fastopen;
 mod fin_acks;
 mod fragments;

@@ -37,7 +37,7 @@ impl Placeholder {
     pub(crate) fn new(kind: SocketKind, flags: c_int) -> Outcome<Self> {
         let kind = match kind {
             SocketKind::Stream => libc::SOCK_STREAM,
-            SocketKind::Datagram | SocketKind::UdpLite => libc::SOCK_DGRAM,
+            SocketKind::Datagram | SocketKind::UdpLite | SocketKind::Echo => libc::SOCK_DGRAM,
         };
         if kind == libc::SOCK_STREAM
             && flags & libc::SOCK_NONBLOCK == 0

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use abi::control::INTRODUCTION;
+use abi::control::{INTRODUCTION, RELAYED};
 
 /// A call that waits.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +23,14 @@ pub(crate) fn is_introduction(call: &Notification) -> bool {
     let [_, kind, protocol, ..] = call.arguments;
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     (kind as u32 & !flags.cast_unsigned(), protocol as u32) == INTRODUCTION
+}
+
+/// The kind of socket that a call of socket(2) means, with its flags. The library asks for the
+/// relay's sockets by kinds of their own.
+pub(crate) fn plain_kind(kind: u64) -> u64 {
+    let flags = u64::from((libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC).cast_unsigned());
+    let found = RELAYED.into_iter().find(|(relayed, _)| kind & !flags == u64::from(*relayed));
+    found.map_or(kind, |(_, plain)| kind & flags | u64::from(plain))
 }
 
 /// Does a call of socket(2) ask for a netlink socket?

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::call::{Notification, is_introduction, is_netlink, is_routing};
+use crate::call::{Notification, is_introduction, is_netlink, is_routing, plain_kind};
 use crate::notification::NotificationSocket;
 use crate::state::Relay;
 use crate::system::errno;
 use crate::{datagrams, incoming, introduction, kernel};
 
+/// Said once.
+const RAW_REFUSED: &str = "a program asks for a raw socket, which this instance does not allow: \
+                           start it with --raw-sockets, or raw_sockets = true";
 /// The last kind of socket that Linux has.
 const SOCK_PACKET: libc::c_int = 10;
 /// After these pauses a call that was let through is looked for in the kernel's lists.
@@ -52,6 +55,7 @@ fn socket(relay: &Relay, calls: &NotificationSocket, call: &Notification) {
     let [family, kind, protocol, ..] = call.arguments;
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     let close_on_exec = kind & u64::from(libc::SOCK_CLOEXEC.cast_unsigned()) != 0;
+    let kind = plain_kind(kind);
     let plain = kind as libc::c_int & !flags;
     if is_netlink(call) {
         return netlink(calls, call);
@@ -61,8 +65,15 @@ fn socket(relay: &Relay, calls: &NotificationSocket, call: &Notification) {
     }
     let refused = match plain {
         libc::SOCK_STREAM | libc::SOCK_DGRAM => None,
+        libc::SOCK_RAW if relay.raw_sockets.get() => None,
         // As for a user who may not make one.
-        libc::SOCK_RAW | SOCK_PACKET => Some(Errno::PERM),
+        libc::SOCK_RAW => {
+            if !relay.raw_refused.replace(true) {
+                tracing::warn!("{RAW_REFUSED}");
+            }
+            Some(Errno::PERM)
+        }
+        SOCK_PACKET => Some(Errno::PERM),
         0..SOCK_PACKET => Some(Errno::SOCKTNOSUPPORT),
         _ => Some(Errno::INVAL),
     };

@@ -8,10 +8,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
+use abi::ancillary::SendAncillary;
 use tasuki_tokio::UdpSocket;
 use tokio::sync::mpsc;
 
 use crate::address::{canonical, unspecified};
+use crate::header::Manner;
 use crate::packet;
 use crate::state::{Carrier, Port, QUEUE, QueuedDatagram, Relay};
 use crate::system::errno;
@@ -25,7 +27,7 @@ const LONGEST: usize = 65_535;
 /// A program has sent a datagram.
 pub(crate) fn send(
     relay: &Rc<Relay>,
-    (from, to): (SocketAddr, SocketAddr),
+    (from, to, manner): (SocketAddr, SocketAddr, Manner),
     payload: &[u8],
     frame: Frame<'_>,
 ) {
@@ -45,8 +47,8 @@ pub(crate) fn send(
     }
     if let Some(carrier) = relay.carriers.borrow().get(&port) {
         let packet = packet::quote(frame.packet()).to_vec();
-        let _ =
-            carrier.queue.try_send(QueuedDatagram { from, to, payload: payload.to_vec(), packet });
+        let payload = payload.to_vec();
+        let _ = carrier.queue.try_send(QueuedDatagram { from, to, payload, manner, packet });
     }
 }
 
@@ -114,7 +116,8 @@ async fn carry(
             next = outgoing.recv() => {
                 let Some(one) = next else { return };
                 end = Some(one.from);
-                if let Err(error) = socket.send_to(&one.payload, one.to).await {
+                let how = how_to_send(one.manner);
+                if let Err(error) = socket.send_message(&one.payload, Some(one.to), &how).await {
                     report(&relay, &error, &one);
                 }
             }
@@ -134,6 +137,15 @@ async fn carry(
             }
         }
     }
+}
+
+/// Fields of the header that the program's socket has chosen go along.
+fn how_to_send(manner: Manner) -> SendAncillary {
+    let Manner { hops, class } = manner;
+    let usual = Manner::USUAL;
+    let (ttl, tos) =
+        ((hops != usual.hops).then_some(hops), (class != usual.class).then_some(class));
+    SendAncillary { ttl, tos, ..SendAncillary::default() }
 }
 
 /// The program's socket learns of it by an ICMP error.

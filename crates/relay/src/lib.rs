@@ -21,12 +21,14 @@
 //! relay: the event loop
 //! calls: calls of programs
 //! outgoing: connections that programs make
-//! incoming datagrams: connections to programs, datagrams
+//! incoming datagrams echo: connections to programs, datagrams, echo requests
 //! carry: bytes, both ways
 //! state: all that the tasks share
 //! waiting: the relay before a program needs it
 //! introduction: programs with the library
 //! packet tun sweep: packets, the device, the kernel's lists
+//! icmp: messages of ICMP
+//! header: IP headers
 //! line detach: how a filter reaches its relay; the relay's process
 //! resolver: the /etc/resolv.conf of programs
 //! mount: a file over another one
@@ -45,7 +47,10 @@ mod calls;
 mod carry;
 mod datagrams;
 mod detach;
+mod echo;
 pub mod filter;
+mod header;
+mod icmp;
 mod incoming;
 mod introduction;
 mod kernel;
@@ -162,6 +167,9 @@ pub fn run(
         connecting: Default::default(),
         listeners: Default::default(),
         carriers: Default::default(),
+        echoes: Default::default(),
+        raw_sockets: Default::default(),
+        raw_refused: Default::default(),
         packets: Default::default(),
         carried: Default::default(),
         binding: Default::default(),

@@ -192,6 +192,10 @@ fn configure_kernel() -> io::Result<()> {
     for (key, value) in [("addr_gen_mode", "1"), ("router_solicitations", "0")] {
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/default/{key}"), value);
     }
+    // Sockets of IPPROTO_ICMP are made by this process. A user namespace may have one group only.
+    let ping = "/proc/sys/net/ipv4/ping_group_range";
+    let group = rustix::process::getegid().as_raw();
+    fs::write(ping, "0 2147483647").or_else(|_| fs::write(ping, format!("{group} {group}")))?;
     // A program binds ports below 1024 here only; the instance has its own rule.
     fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
 }

@@ -4,14 +4,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use etherparse::icmpv4::DestUnreachableHeader;
 use etherparse::icmpv6::DestUnreachableCode;
-use etherparse::{
-    Icmpv4Type, Icmpv6Type, IpHeaders, Ipv4Header, Ipv6FlowLabel, Ipv6Header, NetSlice,
-    PacketBuilder, PacketBuilderStep, SlicedPacket, TransportSlice,
-};
+use etherparse::{Icmpv4Type, Icmpv6Type, NetSlice, SlicedPacket, TransportSlice};
 use rustix::io::Errno;
 
-/// Hops of packets that the relay makes.
-const HOPS: u8 = 64;
+use crate::header::{Manner, header};
+use crate::icmp::EchoRequest;
+
 /// Bytes of a refused packet that an ICMP error quotes.
 const QUOTE: usize = 512;
 
@@ -23,7 +21,9 @@ pub(crate) enum Sent<'a> {
     /// Another segment.
     Segment,
     /// A datagram and its payload.
-    Datagram { from: SocketAddr, to: SocketAddr, payload: &'a [u8] },
+    Datagram { from: SocketAddr, to: SocketAddr, manner: Manner, payload: &'a [u8] },
+    /// An echo request.
+    Echo(EchoRequest<'a>),
     /// Something that the relay does not carry.
     Other,
 }
@@ -41,15 +41,7 @@ impl<'a> Sent<'a> {
     /// Reads a packet, which begins with its IP header.
     pub(crate) fn parse(packet: &'a [u8]) -> Self {
         let Ok(packet) = SlicedPacket::from_ip(packet) else { return Self::Other };
-        let (from, to): (IpAddr, IpAddr) = match &packet.net {
-            Some(NetSlice::Ipv4(ip)) => {
-                (ip.header().source_addr().into(), ip.header().destination_addr().into())
-            }
-            Some(NetSlice::Ipv6(ip)) => {
-                (ip.header().source_addr().into(), ip.header().destination_addr().into())
-            }
-            _ => return Self::Other,
-        };
+        let Some((from, to, manner)) = header_fields(&packet) else { return Self::Other };
         match packet.transport {
             Some(TransportSlice::Tcp(tcp)) if tcp.syn() && !tcp.ack() => Self::Syn(Syn {
                 from: (from, tcp.source_port()).into(),
@@ -60,10 +52,39 @@ impl<'a> Sent<'a> {
             Some(TransportSlice::Udp(udp)) => Self::Datagram {
                 from: (from, udp.source_port()).into(),
                 to: (to, udp.destination_port()).into(),
+                manner,
                 payload: udp.payload(),
             },
-            _ => Self::Other,
+            _ => EchoRequest::of(&packet, (from, to), manner).map_or(Self::Other, Self::Echo),
         }
+    }
+
+    /// The address that the packet says it comes from.
+    pub(crate) fn source(&self) -> Option<IpAddr> {
+        match self {
+            Self::Syn(syn) => Some(syn.from.ip()),
+            Self::Datagram { from, .. } => Some(from.ip()),
+            Self::Echo(request) => Some(request.from),
+            Self::Segment | Self::Other => None,
+        }
+    }
+}
+
+/// Source, destination, and the fields that a socket may choose.
+fn header_fields(packet: &SlicedPacket<'_>) -> Option<(IpAddr, IpAddr, Manner)> {
+    match packet.net.as_ref()? {
+        NetSlice::Ipv4(ip) => {
+            let header = ip.header();
+            let class = header.dcp().value() << 2 | header.ecn().value();
+            let manner = Manner { hops: header.ttl(), class };
+            Some((header.source_addr().into(), header.destination_addr().into(), manner))
+        }
+        NetSlice::Ipv6(ip) => {
+            let header = ip.header();
+            let manner = Manner { hops: header.hop_limit(), class: header.traffic_class() };
+            Some((header.source_addr().into(), header.destination_addr().into(), manner))
+        }
+        _ => None,
     }
 }
 
@@ -122,23 +143,4 @@ pub(crate) fn datagram(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Opti
     let mut bytes = Vec::with_capacity(step.size(payload.len()));
     step.write(&mut bytes, payload).ok()?;
     Some(bytes)
-}
-
-/// `None` for addresses of two families.
-fn header(from: IpAddr, to: IpAddr) -> Option<PacketBuilderStep<IpHeaders>> {
-    let header = match (from, to) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => {
-            let mut header = Ipv4Header { time_to_live: HOPS, ..Ipv4Header::default() };
-            (header.source, header.destination) = (from.octets(), to.octets());
-            IpHeaders::Ipv4(header, Default::default())
-        }
-        (IpAddr::V6(from), IpAddr::V6(to)) => {
-            let mut header = Ipv6Header { hop_limit: HOPS, ..Ipv6Header::default() };
-            header.flow_label = Ipv6FlowLabel::ZERO;
-            (header.source, header.destination) = (from.octets(), to.octets());
-            IpHeaders::Ipv6(header, Default::default())
-        }
-        _ => return None,
-    };
-    Some(PacketBuilder::ip(header))
 }

@@ -12,7 +12,7 @@ use crate::call::Notification;
 use crate::notification::NotificationSocket;
 use crate::packet::Sent;
 use crate::state::Relay;
-use crate::{calls, datagrams, incoming, outgoing, tun};
+use crate::{calls, datagrams, echo, incoming, outgoing, tun};
 
 /// How often the relay looks whether programs have closed their sockets.
 const TICK: Duration = Duration::from_secs(1);
@@ -99,10 +99,19 @@ async fn read_packets(relay: Rc<Relay>) {
 }
 
 fn handle_packet(relay: &Rc<Relay>, frame: tun::Frame<'_>) {
-    match Sent::parse(frame.packet()) {
+    let sent = Sent::parse(frame.packet());
+    // A raw socket may write any source address.
+    let foreign = |source| !relay.namespace.borrow().is_own(source);
+    if relay.raw_sockets.get() && sent.source().is_some_and(foreign) {
+        return;
+    }
+    match sent {
         Sent::Syn(syn) => outgoing::begin(relay, syn, frame),
         Sent::Segment => relay.tun.bounce(frame.bytes()),
-        Sent::Datagram { from, to, payload } => datagrams::send(relay, (from, to), payload, frame),
+        Sent::Datagram { from, to, manner, payload } => {
+            datagrams::send(relay, (from, to, manner), payload, frame);
+        }
+        Sent::Echo(request) => echo::send(relay, &request),
         Sent::Other => {}
     }
 }

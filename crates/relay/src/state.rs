@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use sockets::Client;
@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::header::Manner;
 use crate::introduction::Introductions;
 use crate::namespace::Namespace;
 use crate::resolver::ShownResolver;
@@ -32,6 +33,12 @@ pub(crate) struct Relay {
     /// What listens at the instance for programs, by their sockets' local ends.
     pub(crate) listeners: RefCell<HashMap<SocketAddr, JoinHandle<()>>>,
     pub(crate) carriers: RefCell<HashMap<Port, Carrier>>,
+    /// By the identifiers of echo requests.
+    pub(crate) echoes: RefCell<HashMap<Port, EchoCarrier>>,
+    /// Programs may have raw sockets.
+    pub(crate) raw_sockets: Cell<bool>,
+    /// A program was told that it may not.
+    pub(crate) raw_refused: Cell<bool>,
     /// Packets that the device has given so far.
     pub(crate) packets: Cell<u64>,
     /// Connections that are carried.
@@ -67,8 +74,24 @@ pub(crate) struct QueuedDatagram {
     pub(crate) from: SocketAddr,
     pub(crate) to: SocketAddr,
     pub(crate) payload: Vec<u8>,
+    pub(crate) manner: Manner,
     /// The begin of the packet, to be quoted by an error.
     pub(crate) packet: Vec<u8>,
+}
+
+/// What carries the echo requests of one identifier.
+pub(crate) struct EchoCarrier {
+    pub(crate) queue: mpsc::Sender<QueuedEcho>,
+    pub(crate) task: JoinHandle<()>,
+}
+
+/// An echo request of a program, on its way to the instance.
+pub(crate) struct QueuedEcho {
+    pub(crate) from: IpAddr,
+    pub(crate) to: IpAddr,
+    pub(crate) seq: u16,
+    pub(crate) manner: Manner,
+    pub(crate) data: Vec<u8>,
 }
 
 impl Carrier {
@@ -90,6 +113,7 @@ impl Relay {
     pub(crate) fn refresh_addresses(&self) {
         match self.client.network() {
             Ok(network) => {
+                self.raw_sockets.set(network.raw_sockets);
                 if let Some(shown) = &self.resolver {
                     shown.update(&network.resolver);
                 }

@@ -55,8 +55,8 @@ impl Role {
     /// The capabilities that it keeps, of a user namespace of its own.
     pub(crate) fn keeps(self) -> CapabilitySet {
         match self {
-            // For the addresses of its network namespace, and of its sockets there.
-            Self::Relay => CapabilitySet::NET_ADMIN,
+            // For the addresses of its network namespace, and of its sockets there; for raw ones.
+            Self::Relay => CapabilitySet::NET_ADMIN.union(CapabilitySet::NET_RAW),
             Self::Inet | Self::Driver(_) | Self::Fused(_) => CapabilitySet::empty(),
         }
     }

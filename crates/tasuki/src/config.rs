@@ -54,6 +54,7 @@ pub(crate) struct InstanceSection {
     pub(crate) faults_per_second: Ranged<0, 1000>,
     pub(crate) dns: List<NameServer>,
     pub(crate) search: List<SearchDomain>,
+    pub(crate) raw_sockets: bool,
 }
 
 impl Default for InstanceSection {
@@ -66,6 +67,7 @@ impl Default for InstanceSection {
             faults_per_second: Ranged(1),
             dns: List::default(),
             search: List::default(),
+            raw_sockets: false,
         }
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct Settings {
     pub(crate) sandbox: Demand,
     /// Where programs look names up.
     pub(crate) resolver: ResolverStatus,
+    /// Programs may have raw sockets.
+    pub(crate) raw_sockets: bool,
 }
 
 /// The settings of one interface.
@@ -78,10 +80,8 @@ impl Settings {
     /// # Errors
     /// [`Code::Configuration`]
     pub(crate) fn new(name: InstanceName, options: &InstanceOptions) -> Result<Self, Failure> {
-        let config = match &options.config {
-            Some(path) => Config::load(path)?,
-            None => Config::default(),
-        };
+        let config =
+            options.config.as_deref().map_or_else(|| Ok(Config::default()), Config::load)?;
         // A fault in the file alone is reported with the file's name.
         let given = !options.address.is_empty() || !options.gateway.is_empty();
         let path = options.config.as_ref();
@@ -131,6 +131,7 @@ impl Settings {
             name,
             mode,
             resolver: resolver(options, &config.instance, &links, ipv6),
+            raw_sockets: options.raw_sockets || config.instance.raw_sockets,
             links,
             huge_pages: config.memory.huge_pages,
             client_huge_pages: config.memory.client.huge_pages,

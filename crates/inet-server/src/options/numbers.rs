@@ -1,10 +1,12 @@
 //! Linux's numbers of levels and options: socket(7), ip(7), ipv6(7), tcp(7), udp(7).
 
 pub(super) const IPPROTO_IP: i32 = 0;
+pub(super) const IPPROTO_ICMP: i32 = 1;
 pub(super) const SOL_SOCKET: i32 = 1;
 pub(super) const IPPROTO_TCP: i32 = 6;
 pub(super) const IPPROTO_UDP: i32 = 17;
 pub(super) const IPPROTO_IPV6: i32 = 41;
+pub(super) const IPPROTO_ICMPV6: i32 = 58;
 pub(super) const IPPROTO_UDPLITE: i32 = 136;
 
 pub(super) const SOCK_STREAM: i32 = 1;

@@ -36,6 +36,7 @@ impl Server {
                 SocketKind::Stream => "tcp",
                 SocketKind::Datagram => "udp",
                 SocketKind::UdpLite => "udplite",
+                SocketKind::Echo => "icmp",
             };
             SocketStatus {
                 netid: netid.to_owned(),

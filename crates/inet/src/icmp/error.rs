@@ -4,6 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use smoltcp::wire::IpProtocol;
 
+use super::echo::EchoNumbers;
 use crate::error::Error;
 use crate::tcp::Endpoints;
 
@@ -39,7 +40,8 @@ pub(crate) struct IcmpReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QuotedPacket {
     pub(crate) protocol: IpProtocol,
-    /// The packet's source is `local`.
+    /// The packet's source is `local`. Of an echo request, the ports are the identifier and the
+    /// sequence number; of another ICMP message, 0.
     pub(crate) ends: Endpoints,
     /// The first sequence number if it was a TCP segment.
     pub(crate) seq: u32,
@@ -55,11 +57,16 @@ impl QuotedPacket {
         [source, destination]: [IpAddr; 2],
         bytes: &[u8],
     ) -> Option<Self> {
-        let [a, b, c, d, e, f, g, h] = *bytes.first_chunk::<8>()?;
-        let ends = Endpoints {
-            local: end(source, u16::from_be_bytes([a, b])),
-            remote: end(destination, u16::from_be_bytes([c, d])),
+        let header = bytes.first_chunk::<8>()?;
+        let [a, b, c, d, e, f, g, h] = *header;
+        let (local, remote) = match protocol {
+            IpProtocol::Icmp | IpProtocol::Icmpv6 => {
+                let echo = EchoNumbers::of_request(protocol, header);
+                echo.map_or((0, 0), |echo| (echo.ident, echo.seq))
+            }
+            _ => (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])),
         };
+        let ends = Endpoints { local: end(source, local), remote: end(destination, remote) };
         Some(Self { protocol, ends, seq: u32::from_be_bytes([e, f, g, h]) })
     }
 }

@@ -45,6 +45,11 @@ impl IcmpLayer {
         self.counters.icmp_stray += u64::from(!believed);
     }
 
+    /// Counts a message that no socket waits for.
+    pub(crate) fn count_stray(&mut self) {
+        self.counters.icmp_stray += 1;
+    }
+
     /// Whether an error about `packet` may be sent: not more than so many in a second to its
     /// sender, and to all. Counts it.
     pub(super) fn may_send_error(&mut self, now: Instant, packet: &Packet) -> bool {

@@ -7,6 +7,7 @@ use smoltcp::wire::{
     Icmpv4DstUnreachable, Icmpv4Message, Icmpv4Packet, Icmpv4Repr, IpProtocol, Ipv4Packet,
 };
 
+use super::echo::EchoNumbers;
 use super::error::{IcmpError, IcmpReport, QuotedPacket, ReportedError};
 use super::layer::IcmpLayer;
 use crate::bytes::{Egress, TxBytes};
@@ -46,6 +47,7 @@ enum IcmpMessage<'a> {
         data: &'a [u8],
     },
     Error(IcmpReport),
+    Reply(EchoNumbers),
     /// Of no interest here.
     Other,
 }
@@ -65,6 +67,10 @@ fn parse(bytes: &[u8]) -> Result<IcmpMessage<'_>, BadIcmp> {
         (Icmpv4Message::EchoRequest, 0) => {
             let (ident, seq_no) = (view.echo_ident(), view.echo_seq_no());
             return Ok(IcmpMessage::Echo { ident, seq_no, data: view.data() });
+        }
+        (Icmpv4Message::EchoReply, 0) => {
+            let (ident, seq) = (view.echo_ident(), view.echo_seq_no());
+            return Ok(IcmpMessage::Reply(EchoNumbers { ident, seq }));
         }
         (Icmpv4Message::DstUnreachable, code) if code == FRAGMENTATION_NEEDED => {
             let quote = parse_quote(view.data()).ok_or(BadIcmp::Malformed)?;
@@ -117,8 +123,19 @@ fn parse_quote(bytes: &[u8]) -> Option<QuotedPacket> {
     QuotedPacket::new(view.next_header(), SocketAddr::new, [source, destination], rest)
 }
 
+/// The further handling of an ICMP packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Icmpv4Input {
+    /// Nothing: it was answered or dropped.
+    Done,
+    /// It reports an error.
+    Report(IcmpReport),
+    /// It is for a socket that has sent an echo request.
+    EchoReply(EchoNumbers),
+}
+
 impl IcmpLayer {
-    /// Handles an ICMP packet. Gives the error that it reports.
+    /// Handles an ICMP packet.
     pub(crate) fn handle4<T: TxBytes>(
         &mut self,
         cx: &mut Context,
@@ -126,7 +143,7 @@ impl IcmpLayer {
         (packet, arrival): (&Packet, Arrival),
         frame: &[u8],
         out: &mut dyn Egress<T>,
-    ) -> Option<IcmpReport> {
+    ) -> Icmpv4Input {
         let bytes = frame.get(packet.payload.clone()).unwrap_or_default();
         match parse(bytes) {
             Err(BadIcmp::Malformed) => self.counters.icmp_malformed += 1,
@@ -138,10 +155,11 @@ impl IcmpLayer {
                     self.send_echo_reply(cx, now, packet, &reply, out);
                 }
             }
-            Ok(IcmpMessage::Error(report)) => return Some(report),
+            Ok(IcmpMessage::Error(report)) => return Icmpv4Input::Report(report),
+            Ok(IcmpMessage::Reply(numbers)) => return Icmpv4Input::EchoReply(numbers),
             Ok(IcmpMessage::Other) => self.counters.icmp_stray += 1,
         }
-        None
+        Icmpv4Input::Done
     }
 
     fn send_echo_reply<T: TxBytes>(

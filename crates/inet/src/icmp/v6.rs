@@ -4,6 +4,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use smoltcp::wire::{Icmpv6DstUnreachable, Icmpv6Message, IpProtocol, Ipv6Packet, checksum};
 
+use super::echo::EchoNumbers;
 use super::error::{IcmpError, IcmpReport, QuotedPacket, ReportedError};
 use super::layer::IcmpLayer;
 use crate::bytes::{Egress, TxBytes};
@@ -63,6 +64,8 @@ pub(crate) enum Icmpv6Input {
     Done,
     /// It reports an error.
     Report(IcmpReport),
+    /// It is for a socket that has sent an echo request.
+    EchoReply(EchoNumbers),
     /// It is a message of Neighbour Discovery.
     Neighbour(Icmpv6Message),
 }
@@ -78,7 +81,7 @@ impl IcmpLayer {
         out: &mut dyn Egress<T>,
     ) -> Icmpv6Input {
         let bytes = frame.get(packet.payload.clone()).unwrap_or_default();
-        let Some(&[kind, code, ..]) = bytes.first_chunk::<HEADER>() else {
+        let Some(first @ &[kind, code, ..]) = bytes.first_chunk::<HEADER>() else {
             self.counters.icmp_malformed += 1;
             return Icmpv6Input::Done;
         };
@@ -97,6 +100,9 @@ impl IcmpLayer {
             kind if kind.is_ndisc() => return Icmpv6Input::Neighbour(kind),
             Icmpv6Message::EchoRequest if code == 0 && !from.is_unspecified() => {
                 self.answer_echo6(cx, now, packet, bytes, out);
+            }
+            Icmpv6Message::EchoReply if code == 0 => {
+                return Icmpv6Input::EchoReply(EchoNumbers::of(first));
             }
             kind if kind.is_error() => {
                 if let Some(report) = self.read_error6(packet, (kind, code), bytes) {

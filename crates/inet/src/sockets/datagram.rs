@@ -2,6 +2,7 @@
 
 use crate::bytes::TxBytes;
 use crate::interface_id::InterfaceId;
+use crate::sockets::kinds::SocketKind;
 use crate::udp::queues::{DatagramRecvQueue, DatagramSendQueue};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -9,8 +10,8 @@ use core::net::{IpAddr, SocketAddr};
 /// The state of a datagram socket.
 #[derive(Debug)]
 pub(crate) struct Datagram<T, R> {
-    /// UDP-Lite.
-    pub(crate) lite: bool,
+    /// A kind of datagrams.
+    pub(crate) kind: SocketKind,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) send: DatagramSendQueue<T>,
     pub(crate) recv: DatagramRecvQueue<R>,
@@ -19,8 +20,8 @@ pub(crate) struct Datagram<T, R> {
 }
 
 impl<T: TxBytes, R> Datagram<T, R> {
-    pub(crate) fn new(lite: bool) -> Self {
+    pub(crate) fn new(kind: SocketKind) -> Self {
         let (send, recv) = (DatagramSendQueue::new(), DatagramRecvQueue::new());
-        Self { lite, peer: None, send, recv, memberships: Vec::new() }
+        Self { kind, peer: None, send, recv, memberships: Vec::new() }
     }
 }

@@ -22,6 +22,7 @@ pub(crate) struct Demux {
     listeners: Map<SocketAddr, PortSharers>,
     udp: DatagramDemux,
     udp_lite: DatagramDemux,
+    echo: DatagramDemux,
     hash: KeyedHash,
 }
 
@@ -103,6 +104,7 @@ impl Demux {
             listeners: Map::with_hasher(hash.clone()),
             udp: DatagramDemux::new(hash),
             udp_lite: DatagramDemux::new(hash),
+            echo: DatagramDemux::new(hash),
             hash: hash.clone(),
         }
     }
@@ -111,6 +113,7 @@ impl Demux {
     pub(crate) fn datagrams(&mut self, kind: SocketKind) -> &mut DatagramDemux {
         match kind {
             SocketKind::UdpLite => &mut self.udp_lite,
+            SocketKind::Echo => &mut self.echo,
             _ => &mut self.udp,
         }
     }
@@ -119,6 +122,7 @@ impl Demux {
     pub(crate) fn datagrams_ref(&self, kind: SocketKind) -> &DatagramDemux {
         match kind {
             SocketKind::UdpLite => &self.udp_lite,
+            SocketKind::Echo => &self.echo,
             _ => &self.udp,
         }
     }

@@ -15,12 +15,15 @@ pub enum SocketKind {
     Datagram,
     /// UDP-Lite, with ports of its own. In all else as `Datagram`.
     UdpLite,
+    /// ICMP echo requests of one identifier, and what comes back about them. The identifier is the
+    /// port of the socket's own address, the sequence number that of the peer's.
+    Echo,
 }
 
 impl SocketKind {
     /// Whether it sends and receives datagrams.
     pub(crate) fn is_datagram(self) -> bool {
-        matches!(self, Self::Datagram | Self::UdpLite)
+        matches!(self, Self::Datagram | Self::UdpLite | Self::Echo)
     }
 }
 

@@ -327,7 +327,7 @@ impl Ports {
         let (start, slot) = self.offsets.of(local.ip(), remote);
         let offset = match kind {
             SocketKind::Stream => start.wrapping_add(self.offsets.steps[usize::from(slot)]),
-            SocketKind::Datagram | SocketKind::UdpLite => random,
+            SocketKind::Datagram | SocketKind::UdpLite | SocketKind::Echo => random,
         };
         let mut taken = Vec::new();
         let found = self.probe(search, slot, offset, pair, &mut taken);

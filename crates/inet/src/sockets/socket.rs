@@ -99,8 +99,7 @@ impl<T, R> Socket<T, R> {
 
     pub(crate) fn kind(&self) -> SocketKind {
         match &self.body {
-            SocketBody::Datagram(datagram) if datagram.lite => SocketKind::UdpLite,
-            SocketBody::Datagram(_) => SocketKind::Datagram,
+            SocketBody::Datagram(datagram) => datagram.kind,
             _ => SocketKind::Stream,
         }
     }

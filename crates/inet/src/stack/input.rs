@@ -6,7 +6,8 @@ use smoltcp::wire::{Icmpv6Message, IpProtocol};
 
 use super::state::Stack;
 use crate::bytes::{Egress, Frame, HEAD, ProcessingStage, RxBytes, TxBytes};
-use crate::icmp::{IcmpError, IcmpReport, Icmpv6Input};
+use crate::icmp::echo::EchoNumbers;
+use crate::icmp::{IcmpError, IcmpReport, Icmpv4Input, Icmpv6Input};
 use crate::interface_id::InterfaceId;
 use crate::ip::v6::Content;
 use crate::ip::{Arrival, Origin, Packet, ndp, v4, v6};
@@ -152,9 +153,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         match (packet.protocol, arrival) {
             (IpProtocol::Icmp, _) => {
                 let about = (&packet, arrival);
-                let report = self.icmp.handle4(&mut self.cx, now, about, head, out);
-                if let Some(report) = report {
-                    self.handle_report(now, arrival, &report);
+                match self.icmp.handle4(&mut self.cx, now, about, head, out) {
+                    Icmpv4Input::Done => {}
+                    Icmpv4Input::Report(report) => self.handle_report(now, about, &report, frame),
+                    Icmpv4Input::EchoReply(reply) => self.handle_echo_reply(about, reply, frame),
                 }
             }
             (IpProtocol::Udp, _) => {
@@ -224,7 +226,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             (IpProtocol::Icmpv6, _) => {
                 match self.icmp.handle6(&mut self.cx, now, packet, head, out) {
                     Icmpv6Input::Done => {}
-                    Icmpv6Input::Report(report) => self.handle_report(now, arrival, &report),
+                    Icmpv6Input::Report(report) => {
+                        self.handle_report(now, (packet, arrival), &report, frame);
+                    }
+                    Icmpv6Input::EchoReply(reply) => {
+                        self.handle_echo_reply((packet, arrival), reply, frame);
+                    }
                     Icmpv6Input::Neighbour(kind) => {
                         self.handle_ndp(now, packet, kind, head, out);
                     }
@@ -310,16 +317,38 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// Handles an ICMP error, and counts whether it was accepted.
-    fn handle_report(&mut self, now: Instant, arrival: Arrival, report: &IcmpReport) {
+    fn handle_report(
+        &mut self,
+        now: Instant,
+        (packet, arrival): (&Packet, Arrival),
+        report: &IcmpReport,
+        frame: Frame<R>,
+    ) {
         let believed = arrival == Arrival::ToUs
             && match report.quote.protocol {
                 IpProtocol::Tcp => self.sockets.report_segment(&mut self.cx, now, report),
                 IpProtocol::Udp | lite::PROTOCOL => {
                     self.sockets.report_datagram(&mut self.cx, now, report)
                 }
+                IpProtocol::Icmp | IpProtocol::Icmpv6 => {
+                    self.sockets.report_echo(&mut self.cx, now, packet, report, frame)
+                }
                 _ => false,
             };
         self.icmp.count_report(believed);
+    }
+
+    /// Handles an echo reply. Replies that no socket waits for count as stray errors do.
+    fn handle_echo_reply(
+        &mut self,
+        (packet, arrival): (&Packet, Arrival),
+        reply: EchoNumbers,
+        frame: Frame<R>,
+    ) {
+        let is_for_us = arrival == Arrival::ToUs;
+        if !(is_for_us && self.sockets.handle_echo_reply(&mut self.cx, packet, reply, frame)) {
+            self.icmp.count_stray();
+        }
     }
 }
 

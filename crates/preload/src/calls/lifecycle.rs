@@ -9,6 +9,7 @@
 
 use core::ffi::{c_int, c_uint};
 
+use abi::control::RELAYED;
 use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
 use sockets::{Family, Socket, SocketKind, Wait};
@@ -28,6 +29,9 @@ const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
 
 /// The last kind of socket that Linux has.
 const SOCK_PACKET: c_int = 10;
+/// The relay's, of SOCK_DGRAM and SOCK_RAW.
+const RELAYED_DATAGRAM: u32 = RELAYED[0].0;
+const RELAYED_RAW: u32 = RELAYED[1].0;
 /// Linux's: the number after IPPROTO_MPTCP.
 const IPPROTO_MAX: c_int = 263;
 
@@ -36,6 +40,8 @@ const IPPROTO_MAX: c_int = 263;
 enum Maker {
     Kernel,
     Tasuki(Family, SocketKind),
+    /// The relay, as a socket of this kind. Without one the program gets this error number.
+    Relay(u32, Errno),
     /// None: the program gets this error number.
     None(Errno),
 }
@@ -43,13 +49,14 @@ enum Maker {
 /// The maker of sockets of this kind in a program that runs on Tasuki.
 ///
 /// Protocols of AF_INET and AF_INET6 that the stack does not have give no kernel socket instead,
-/// which would silently use the host's network. Raw and packet sockets are the kernel's.
+/// which would silently use the host's network. Raw sockets, and those of ICMP, are the relay's.
 fn maker(domain: c_int, kind: c_int, protocol: c_int) -> Maker {
     let kind = match kind & !FLAGS {
         libc::SOCK_STREAM => SocketKind::Stream,
         libc::SOCK_DGRAM => SocketKind::Datagram,
         _ if ![libc::AF_INET, libc::AF_INET6].contains(&domain) => return Maker::Kernel,
-        libc::SOCK_RAW | SOCK_PACKET => return Maker::Kernel,
+        libc::SOCK_RAW => return Maker::Relay(RELAYED_RAW, Errno::PERM),
+        SOCK_PACKET => return Maker::None(Errno::PERM),
         0..SOCK_PACKET => return Maker::None(Errno::SOCKTNOSUPPORT),
         _ => return Maker::None(Errno::INVAL),
     };
@@ -63,8 +70,32 @@ fn maker(domain: c_int, kind: c_int, protocol: c_int) -> Maker {
         (SocketKind::Stream, 0 | libc::IPPROTO_TCP)
         | (SocketKind::Datagram, 0 | libc::IPPROTO_UDP) => Maker::Tasuki(family, kind),
         (SocketKind::Datagram, libc::IPPROTO_UDPLITE) => Maker::Tasuki(family, SocketKind::UdpLite),
+        (SocketKind::Datagram, libc::IPPROTO_ICMP) if family == Family::V4 => {
+            Maker::Relay(RELAYED_DATAGRAM, Errno::PROTONOSUPPORT)
+        }
+        (SocketKind::Datagram, libc::IPPROTO_ICMPV6) if family == Family::V6 => {
+            Maker::Relay(RELAYED_DATAGRAM, Errno::PROTONOSUPPORT)
+        }
         _ => Maker::None(Errno::PROTONOSUPPORT),
     }
+}
+
+/// A socket that the relay makes. Linux knows no such `relayed` type.
+#[cold]
+fn relayed_socket(
+    domain: c_int,
+    relayed: u32,
+    (flags, protocol): (c_int, c_int),
+    without: Errno,
+) -> Outcome<c_int> {
+    let kind = relayed.cast_signed() | flags;
+    // SAFETY: no pointers.
+    let made = errno::check(unsafe { real::socket(domain, kind, protocol) });
+    // Without a relay the kernel refuses the type, or the filter of mode `library` the call.
+    made.map_err(|errno| match errno {
+        Errno::INVAL | Errno::NETDOWN => without,
+        other => other,
+    })
 }
 
 fn new_socket(domain: c_int, kind: c_int, protocol: c_int) -> Outcome<c_int> {
@@ -72,6 +103,9 @@ fn new_socket(domain: c_int, kind: c_int, protocol: c_int) -> Outcome<c_int> {
         // SAFETY: no pointers.
         Maker::Kernel => errno::check(unsafe { real::socket(domain, kind, protocol) }),
         Maker::None(errno) => Err(errno),
+        Maker::Relay(relayed, without) => {
+            relayed_socket(domain, relayed, (kind & FLAGS, protocol), without)
+        }
         Maker::Tasuki(family, socket_kind) => {
             let placeholder = Placeholder::new(socket_kind, kind & FLAGS)?;
             let socket = instance::client()?.socket(family, socket_kind)?;
@@ -330,12 +364,14 @@ mod tests {
         assert_eq!(maker(AF_INET, SOCK_STREAM, libc::IPPROTO_UDP), unknown);
         assert_eq!(maker(AF_INET, SOCK_STREAM, libc::IPPROTO_MPTCP), unknown);
         assert_eq!(maker(AF_INET6, SOCK_DGRAM, 0), Maker::Tasuki(Family::V6, SocketKind::Datagram));
-        for (domain, kind) in [
-            (AF_INET, SOCK_RAW),
-            (AF_INET6, SOCK_RAW),
-            (AF_UNIX, SOCK_STREAM),
-            (AF_NETLINK, SOCK_DGRAM),
-        ] {
+        for domain in [AF_INET, AF_INET6] {
+            assert_eq!(maker(domain, SOCK_RAW, 1), Maker::Relay(RELAYED_RAW, Errno::PERM));
+        }
+        let ping = Maker::Relay(RELAYED_DATAGRAM, Errno::PROTONOSUPPORT);
+        assert_eq!(maker(AF_INET, SOCK_DGRAM, libc::IPPROTO_ICMP), ping);
+        assert_eq!(maker(AF_INET6, SOCK_DGRAM, libc::IPPROTO_ICMPV6), ping);
+        assert_eq!(maker(AF_INET6, SOCK_DGRAM, libc::IPPROTO_ICMP), unknown);
+        for (domain, kind) in [(AF_UNIX, SOCK_STREAM), (AF_NETLINK, SOCK_DGRAM)] {
             assert_eq!(maker(domain, kind, 0), Maker::Kernel);
         }
     }

@@ -4,11 +4,12 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr};
 
 use abi::SocketKind;
+use abi::ancillary::SendAncillary;
 
 use super::reactor::Interest;
 use super::tcp::{ReactorSocket, ready};
 use crate::request::Request;
-use crate::socket::{RecvFlags, SendFlags, Socket};
+use crate::socket::{Received, RecvFlags, SendFlags, Socket};
 use crate::wait::Wait;
 
 /// A UDP socket. Sending and receiving may be done by two tasks.
@@ -26,6 +27,27 @@ impl AsyncUdpSocket {
         Ok(Self(owned))
     }
 
+    /// A socket for echo requests of the identifier `addr.port()`, 0 for any. Destinations have the
+    /// sequence number as their port. See [`SocketKind::Echo`] for received messages.
+    ///
+    /// # Errors
+    /// As [`AsyncUdpSocket::bind`].
+    pub async fn bind_echo(addr: SocketAddr) -> io::Result<Self> {
+        let owned = ReactorSocket::open(SocketKind::Echo, addr).await?;
+        owned.call(Request::bind(&owned.socket, addr)).await?;
+        Ok(Self(owned))
+    }
+
+    /// Sets an option whose value is a number.
+    ///
+    /// # Errors
+    /// As [`Socket::set_option`].
+    pub async fn set_int(&self, level: i32, name: i32, value: i32) -> io::Result<()> {
+        let value = value.to_ne_bytes();
+        self.0.call(Request::set_option(&self.0.socket, level, name, &value)).await?;
+        Ok(())
+    }
+
     /// Sets the only peer to send to and to receive from.
     ///
     /// # Errors
@@ -40,12 +62,20 @@ impl AsyncUdpSocket {
     /// # Errors
     /// As [`Socket::recv`].
     pub async fn recv_from(&self, into: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let socket = &self.0.socket;
-        let receive = || socket.recv(&mut [IoSliceMut::new(into)], RecvFlags::default(), Wait::No);
-        let received = ready(&self.0, Interest::Read, receive).await?;
+        let received = self.recv_message(into).await?;
         // Without a sender: receiving was shut down.
         let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         Ok((received.len, received.from.unwrap_or(nobody)))
+    }
+
+    /// Receives a datagram, and how it came.
+    ///
+    /// # Errors
+    /// As [`Socket::recv`].
+    pub async fn recv_message(&self, into: &mut [u8]) -> io::Result<Received> {
+        let socket = &self.0.socket;
+        let receive = || socket.recv(&mut [IoSliceMut::new(into)], RecvFlags::default(), Wait::No);
+        ready(&self.0, Interest::Read, receive).await
     }
 
     /// Receives a datagram; bytes that do not fit are lost.
@@ -70,6 +100,22 @@ impl AsyncUdpSocket {
     /// As [`Socket::send`].
     pub async fn send(&self, from: &[u8]) -> io::Result<usize> {
         self.transmit(from, None).await
+    }
+
+    /// Sends a datagram to `to`, or the connected peer, as `how` says.
+    ///
+    /// # Errors
+    /// As [`Socket::send_message`].
+    pub async fn send_message(
+        &self,
+        from: &[u8],
+        to: Option<SocketAddr>,
+        how: &SendAncillary,
+    ) -> io::Result<usize> {
+        let socket = &self.0.socket;
+        let (from, flags) = ([IoSlice::new(from)], SendFlags::default());
+        let send = || socket.send_message(&from, flags, to, how, Wait::No);
+        ready(&self.0, Interest::Write, send).await
     }
 
     async fn transmit(&self, from: &[u8], to: Option<SocketAddr>) -> io::Result<usize> {

@@ -33,8 +33,11 @@ impl SocketCore {
         kind: SocketKind,
     ) -> Result<Self, shm::OutOfRange> {
         let server = &membership.server;
-        // Only the server tells the two apart.
-        let kind = if kind == SocketKind::UdpLite { SocketKind::Datagram } else { kind };
+        // Only the server tells the kinds of datagrams apart.
+        let kind = match kind {
+            SocketKind::UdpLite | SocketKind::Echo => SocketKind::Datagram,
+            kind => kind,
+        };
         Ok(Self {
             membership: Arc::clone(membership),
             id,

@@ -307,7 +307,7 @@ impl Socket {
                 Some(room) => send.send_first(core, &mut from, flags, wait, room),
                 None => send.send_stream(core, &mut from, flags, wait),
             },
-            SocketKind::Datagram | SocketKind::UdpLite => {
+            SocketKind::Datagram | SocketKind::UdpLite | SocketKind::Echo => {
                 let ancillary = &SendAncillary::default();
                 let datagram = Addressed { len: from.left, more: flags.more, to, ancillary };
                 send.send_datagram(core, &mut from, &datagram, wait)

@@ -106,7 +106,7 @@ impl Socket {
                 if waiting > 0 { READABLE } else { 0 }
             }
             SocketKind::Stream => self.stream_events(flags),
-            SocketKind::Datagram | SocketKind::UdpLite => {
+            SocketKind::Datagram | SocketKind::UdpLite | SocketKind::Echo => {
                 let events = self.common_events(flags);
                 // As Linux's datagram_poll: with OUT, which is bit 2, comes WRBAND, bit 9.
                 events | (events & poll::OUT) << 7

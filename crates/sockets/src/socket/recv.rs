@@ -69,7 +69,7 @@ impl RecvHalf {
             SocketKind::Stream => {
                 self.until_received(core, wait, || self.try_recv_stream(core, into, peek))
             }
-            SocketKind::Datagram | SocketKind::UdpLite => {
+            SocketKind::Datagram | SocketKind::UdpLite | SocketKind::Echo => {
                 self.until_received(core, wait, || self.try_recv_datagram(core, into, peek))
             }
         }
@@ -187,7 +187,7 @@ impl RecvHalf {
                 let published = core.words.rx_bytes.load(Ordering::Relaxed);
                 published.saturating_sub(released).saturating_add(queue.quiet_bytes)
             }
-            SocketKind::Datagram | SocketKind::UdpLite => 0,
+            SocketKind::Datagram | SocketKind::UdpLite | SocketKind::Echo => 0,
         };
         if queue.is_worth_a_bell(outstanding, self.bell_threshold.load(Ordering::Relaxed)) {
             (queue.quiet_bytes, queue.quiet_slots) = (0, 0);
@@ -238,10 +238,12 @@ impl RecvHalf {
                 let there = until_urgent(core, queue.consumed).map_or(there, |at| at.min(there));
                 usize::try_from(there).unwrap_or(usize::MAX)
             }
-            SocketKind::Datagram | SocketKind::UdpLite => match queue.descriptor(0) {
-                Ok(Some(descriptor)) => descriptor.len as usize,
-                Ok(None) | Err(RegionFault) => 0,
-            },
+            SocketKind::Datagram | SocketKind::UdpLite | SocketKind::Echo => {
+                match queue.descriptor(0) {
+                    Ok(Some(descriptor)) => descriptor.len as usize,
+                    Ok(None) | Err(RegionFault) => 0,
+                }
+            }
         }
     }
 

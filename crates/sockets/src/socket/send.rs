@@ -158,7 +158,7 @@ impl SendHalf {
         let (pool, words) = (&core.membership.tx, &core.words);
         let least = match core.kind {
             SocketKind::Stream => 1,
-            SocketKind::Datagram | SocketKind::UdpLite => {
+            SocketKind::Datagram | SocketKind::UdpLite | SocketKind::Echo => {
                 pool.area_len().max(largest_datagram(core))
             }
         };

@@ -55,7 +55,7 @@ impl Socket {
             return Err(Errno::INVAL);
         }
         match self.core().kind {
-            SocketKind::Datagram | SocketKind::UdpLite => {
+            SocketKind::Datagram | SocketKind::UdpLite | SocketKind::Echo => {
                 self.send_datagram_slices(slices, flags, to, wait)
             }
             SocketKind::Stream if slices.iter().any(|slice| slice.is_empty()) => Err(Errno::INVAL),

@@ -280,7 +280,7 @@ impl Core {
             sock.descriptors.push(descriptor);
             match sock.kind {
                 SocketKind::Stream => sock.got.extend(bytes),
-                SocketKind::Datagram | SocketKind::UdpLite => {
+                SocketKind::Datagram | SocketKind::UdpLite | SocketKind::Echo => {
                     sock.datagrams.push((bytes, descriptor.peer));
                 }
             }

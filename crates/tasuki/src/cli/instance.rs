@@ -52,6 +52,10 @@ pub(crate) struct InstanceOptions {
     /// Domains that complete short names [default: the domain that DHCP tells]
     #[arg(id = "dns-search", long, value_name = "DOMAIN,...", value_delimiter = ',')]
     pub(crate) dns_search: Vec<SearchDomain>,
+    /// Programs of `tasuki run` may have raw sockets, as some kinds of traceroute want; they send
+    /// echo requests and datagrams only, from the instance's addresses
+    #[arg(id = "raw-sockets", long)]
+    pub(crate) raw_sockets: bool,
     /// Read the configuration from FILE (TOML)
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -67,7 +71,7 @@ pub(crate) struct InstanceOptions {
 }
 
 /// The names of all of [`InstanceOptions`]: they mean nothing for an instance that runs already.
-pub(super) const INSTANCE_OPTIONS: [&str; 12] = [
+pub(super) const INSTANCE_OPTIONS: [&str; 13] = [
     "mode",
     "nic",
     "publish",
@@ -77,6 +81,7 @@ pub(super) const INSTANCE_OPTIONS: [&str; 12] = [
     "dhcp",
     "dns",
     "dns-search",
+    "raw-sockets",
     "config",
     "offload",
     "fault",

@@ -155,6 +155,7 @@ impl Supervisor {
                 interface.device = link.device.device.to_string();
             }
         }
+        status.raw_sockets = self.instance.settings.raw_sockets;
         status.resolver = merge(&self.instance.settings.resolver, status.resolver);
         status
     }

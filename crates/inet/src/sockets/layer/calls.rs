@@ -41,8 +41,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     ) -> Result<Handle, Error> {
         let (body, recv_buffer) = match kind {
             SocketKind::Stream => (SocketBody::Idle, self.config.tcp.recv_buffer),
-            SocketKind::Datagram | SocketKind::UdpLite => {
-                let datagram = Datagram::new(kind == SocketKind::UdpLite);
+            SocketKind::Datagram | SocketKind::UdpLite | SocketKind::Echo => {
+                let datagram = Datagram::new(kind);
                 (SocketBody::Datagram(Box::new(datagram)), self.config.udp_recv_buffer)
             }
         };

@@ -7,6 +7,7 @@ use crate::ip;
 use crate::ip::route::{Hop, Path};
 use crate::sockaddr::scoped;
 use crate::sockets::demux::DemuxTarget;
+use crate::sockets::kinds::SocketKind;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::ports::{PairState, PortSearch, receive_addresses};
 use crate::sockets::socket::{SocketBody, admit};
@@ -57,6 +58,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         let (kind, broadcast) = (socket.kind(), socket.options.broadcast);
         let device = socket.options.device;
+        // The peer's port would be one sequence number.
+        if kind == SocketKind::Echo {
+            return Err(Error::Unsupported);
+        }
         if kind.is_datagram() && remote.ip().is_unspecified() && remote.port() == 0 {
             self.forget_peer(handle);
             return Ok(());

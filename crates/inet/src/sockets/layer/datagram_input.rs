@@ -56,7 +56,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 
     /// Whether a socket receives from the datagram's interface and, for a group, from its source.
-    fn receives(&self, cx: &Context, handle: Handle, info: &DatagramInfo) -> bool {
+    pub(super) fn receives(&self, cx: &Context, handle: Handle, info: &DatagramInfo) -> bool {
         let Some(socket) = self.sockets.get(handle) else { return false };
         let SocketOptions { device, multicast_all, .. } = socket.options;
         if device.is_some_and(|device| device != info.interface) {
@@ -99,7 +99,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         self.queue_datagram(cx, *last, piece, (info, coverage));
     }
 
-    fn queue_datagram(
+    pub(super) fn queue_datagram(
         &mut self,
         cx: &mut Context,
         handle: Handle,

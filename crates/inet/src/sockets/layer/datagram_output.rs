@@ -8,6 +8,7 @@
 use crate::bytes::{Egress, RxBytes, TxBytes, TxPiece};
 use crate::context::{Context, NextHop};
 use crate::error::Error;
+use crate::icmp::echo::{self, EchoNumbers};
 use crate::interface_id::{InterfaceId, NeighbourKey};
 use crate::ip;
 use crate::ip::route::{Hop, Path};
@@ -114,7 +115,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let socket = self.open_socket(handle)?;
         let (family, options, local) = (socket.family, socket.options, socket.local);
         let Some(datagram) = socket.datagram() else { return Err(Error::Invalid) };
-        let lite = datagram.lite;
+        let kind = datagram.kind;
         // Bytes added to a corked datagram go to the destination of its first part.
         let (so_far, to) = match (datagram.send.open(), params.to) {
             (Some(outgoing), _) => (outgoing.len(), outgoing.message.to),
@@ -124,7 +125,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if so_far == 0 && datagram.send.len() >= most {
             return Err(Error::NoBuffers);
         }
-        if to.port() == 0 || params.ttl == Some(0) {
+        if to.port() == 0 && kind != SocketKind::Echo || params.ttl == Some(0) {
             return Err(Error::Invalid);
         }
         let one_family = |local: SocketAddr| {
@@ -141,7 +142,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         let segment = if params.segment == 0 { options.udp_segment } else { params.segment };
         // As Linux, which has this for UDP alone.
-        if segment != 0 && lite {
+        if segment != 0 && kind != SocketKind::Datagram {
             return Err(Error::Invalid);
         }
         let message = DatagramParameters {
@@ -301,10 +302,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let header = ip::Header {
             source,
             destination: to.ip(),
-            protocol: match kind {
-                SocketKind::UdpLite => lite::PROTOCOL,
-                _ => IpProtocol::Udp,
-            },
+            protocol: protocol_of(kind, to.ip()),
             ttl: message.ttl.unwrap_or(ttl),
             tos: message.tos.unwrap_or(class),
             flow: 0,
@@ -332,6 +330,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 let end = datagram.start + lite::covered_payload(coverage, datagram.len());
                 let sum = outgoing.sum(datagram.start..end);
                 lite::emit(from, to, datagram.len(), coverage, sum, place);
+                return (head, start + udp, offload);
+            }
+            if kind == SocketKind::Echo {
+                let numbers = EchoNumbers { ident: local.port(), seq: to.port() };
+                let data = (part.datagram.len(), outgoing.sum(part.datagram.clone()));
+                echo::emit((source, to.ip()), numbers, data, place);
                 return (head, start + udp, offload);
             }
             // No interface can make the sum of a datagram in fragments.
@@ -452,6 +456,15 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         out.set_sender(OwnerId::default());
         drop(outgoing);
         self.datagram_done(cx, socket, number, None);
+    }
+}
+
+/// The protocol of a kind's packets.
+fn protocol_of(kind: SocketKind, to: IpAddr) -> IpProtocol {
+    match kind {
+        SocketKind::UdpLite => lite::PROTOCOL,
+        SocketKind::Echo => echo::protocol(to),
+        _ => IpProtocol::Udp,
     }
 }
 

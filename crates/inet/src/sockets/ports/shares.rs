@@ -31,13 +31,14 @@ const FOR_CONNECT: u64 = 0x0080_0080_0080_0080;
 const LEAST: u32 = 1024;
 
 /// Number of socket kinds.
-const KINDS: usize = 3;
+const KINDS: usize = 4;
 
 fn kind_index(kind: SocketKind) -> usize {
     match kind {
         SocketKind::Stream => 0,
         SocketKind::Datagram => 1,
         SocketKind::UdpLite => 2,
+        SocketKind::Echo => 3,
     }
 }
 
