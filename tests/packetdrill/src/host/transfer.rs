@@ -24,7 +24,9 @@ impl Host {
         progress: &mut Progress,
     ) -> Outcome<usize> {
         let outcome = match self.entries.socket(fd)?.kind {
-            SocketKind::Datagram | SocketKind::UdpLite => self.send_datagram(fd, bytes, to),
+            SocketKind::Datagram | SocketKind::UdpLite | SocketKind::Echo => {
+                self.send_datagram(fd, bytes, to)
+            }
             SocketKind::Stream => self
                 .begin_fast(fd, bytes, to, flags, progress)
                 .and_then(|()| self.send_stream(fd, bytes, flags, progress)),
@@ -184,7 +186,9 @@ impl Host {
     ) -> Outcome<Message> {
         let socket = self.entries.socket(fd)?;
         let outcome = match socket.kind {
-            SocketKind::Datagram | SocketKind::UdpLite => socket.recv_datagram(most, flags),
+            SocketKind::Datagram | SocketKind::UdpLite | SocketKind::Echo => {
+                socket.recv_datagram(most, flags)
+            }
             SocketKind::Stream => socket.recv_stream(most, flags, progress),
         };
         let message = outcome?;
