@@ -65,10 +65,10 @@ fn socket(relay: &Relay, calls: &NotificationSocket, call: &Notification) {
     }
     let refused = match plain {
         libc::SOCK_STREAM | libc::SOCK_DGRAM => None,
-        libc::SOCK_RAW if relay.raw_sockets.get() => None,
+        libc::SOCK_RAW if relay.raw.allowed.get() => None,
         // As for a user who may not make one.
         libc::SOCK_RAW => {
-            if !relay.raw_refused.replace(true) {
+            if !relay.raw.refused.replace(true) {
                 tracing::warn!("{RAW_REFUSED}");
             }
             Some(Errno::PERM)

@@ -41,7 +41,7 @@ const RECEIVE: [[(i32, i32); 2]; 2] = [
 /// A program has sent an echo request.
 pub(crate) fn send(relay: &Rc<Relay>, request: &EchoRequest<'_>) {
     let port = (request.to.is_ipv6(), request.ident);
-    let mut carriers = relay.echoes.borrow_mut();
+    let mut carriers = relay.raw.echoes.borrow_mut();
     carriers.retain(|_, carrier| !carrier.task.is_finished());
     if carriers.len() >= MOST && !carriers.contains_key(&port) {
         return;

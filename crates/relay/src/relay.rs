@@ -102,7 +102,7 @@ fn handle_packet(relay: &Rc<Relay>, frame: tun::Frame<'_>) {
     let sent = Sent::parse(frame.packet());
     // A raw socket may write any source address.
     let foreign = |source| !relay.namespace.borrow().is_own(source);
-    if relay.raw_sockets.get() && sent.source().is_some_and(foreign) {
+    if relay.raw.allowed.get() && sent.source().is_some_and(foreign) {
         return;
     }
     match sent {

@@ -33,18 +33,24 @@ pub(crate) struct Relay {
     /// What listens at the instance for programs, by their sockets' local ends.
     pub(crate) listeners: RefCell<HashMap<SocketAddr, JoinHandle<()>>>,
     pub(crate) carriers: RefCell<HashMap<Port, Carrier>>,
-    /// By the identifiers of echo requests.
-    pub(crate) echoes: RefCell<HashMap<Port, EchoCarrier>>,
-    /// Programs may have raw sockets.
-    pub(crate) raw_sockets: Cell<bool>,
-    /// A program was told that it may not.
-    pub(crate) raw_refused: Cell<bool>,
+    pub(crate) raw: RawState,
     /// Packets that the device has given so far.
     pub(crate) packets: Cell<u64>,
     /// Connections that are carried.
     pub(crate) carried: Cell<usize>,
     /// Calls of bind(2) whose sockets are still looked for.
     pub(crate) binding: Cell<usize>,
+}
+
+/// Echo requests and raw sockets.
+#[derive(Default)]
+pub(crate) struct RawState {
+    /// By the identifiers of echo requests.
+    pub(crate) echoes: RefCell<HashMap<Port, EchoCarrier>>,
+    /// Programs may have raw sockets.
+    pub(crate) allowed: Cell<bool>,
+    /// A program was told that it may not.
+    pub(crate) refused: Cell<bool>,
 }
 
 /// Connections that programs are making.
@@ -113,7 +119,7 @@ impl Relay {
     pub(crate) fn refresh_addresses(&self) {
         match self.client.network() {
             Ok(network) => {
-                self.raw_sockets.set(network.raw_sockets);
+                self.raw.allowed.set(network.raw_sockets);
                 if let Some(shown) = &self.resolver {
                     shown.update(&network.resolver);
                 }
