@@ -1,6 +1,8 @@
 //! Sockets that several processes hold: inherited, passed on, listened on together.
 
-use tasuki_tests::{Mode, Running, STACK, World, eventually, installed, sha256, skip, write_noise};
+use tasuki_tests::{
+    HOST, Mode, Running, STACK, World, eventually, installed, sha256, skip, write_noise,
+};
 
 const NET: &str = "many";
 
@@ -203,6 +205,25 @@ fn a_socket_goes_to_a_child_and_back() {
     let said = world.run(&world.python(&["-c", &code])).success();
     assert_eq!(said.stdout, "child 456\nparent 123789\nchild one parent two\n", "{said}");
     let _ = turns.finish().success();
+    world.down(NET);
+    world.assert_nothing_left();
+}
+
+/// One process writes while the other one reads. Each takes the connection from the other, again
+/// and again.
+#[test]
+fn two_processes_use_a_connection_at_the_same_time() {
+    let Some(world) = World::new() else { return };
+    world.up(NET, Mode::given(), &[]);
+    let echo = world.spawn(&world.script("echo.py", &[HOST, "8000"]));
+    let _ = echo.line("ready");
+    for (mode, total, chunk) in
+        [("poll", "60000", "5"), ("select", "60000", "20"), ("poll", "4000000", "40000")]
+    {
+        let users = world.script("two_users.py", &[HOST, "8000", mode, total, chunk]);
+        let _ = Running::start(world.on_net(NET, &users)).finish().success();
+    }
+    drop(echo);
     world.down(NET);
     world.assert_nothing_left();
 }

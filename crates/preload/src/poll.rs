@@ -59,6 +59,11 @@ struct Poll<'a> {
     take_back: Option<(Instant, Duration)>,
 }
 
+/// Is it a socket that has moved to another process?
+fn is_moved(item: &Item) -> bool {
+    matches!(item, Item::Socket(open) if open.socket.is_moved())
+}
+
 impl<'a> Poll<'a> {
     fn new(fds: &'a mut [pollfd]) -> Self {
         let mut kernel = Vec::new();
@@ -112,27 +117,34 @@ impl<'a> Poll<'a> {
         found
     }
 
-    /// Takes back the sockets that have moved, unless it is too early; true if it has. `next` is
-    /// the moment of the next try, when one is left.
-    fn take_back(&mut self, next: &mut Option<Instant>) -> bool {
-        *next = None;
-        let moved = |item: &Item| matches!(item, Item::Socket(open) if open.socket.is_moved());
-        if !self.items.iter().any(moved) {
+    /// Has one of the sockets moved to another process?
+    fn has_moved(&self) -> bool {
+        self.items.iter().any(is_moved)
+    }
+
+    /// Takes back the sockets that have moved, unless it is too early; true if it has.
+    fn take_back(&mut self) -> bool {
+        if !self.has_moved() {
             return false;
         }
         let now = Instant::now();
         let (at, pause) = self.take_back.unwrap_or((now, PAUSES[0]));
         if now < at {
-            *next = Some(at);
             return false;
         }
         self.take_back = Some((now + pause, (pause * 2).min(PAUSES[1])));
         for (fd, item) in self.fds.iter().zip(&mut self.items) {
-            if moved(item) {
+            if is_moved(item) {
                 *item = socket(fd.fd).map_or(Item::Invalid, Item::Socket);
             }
         }
         true
+    }
+
+    /// The moment of the next try to take sockets back. `None`: no socket had moved at the last
+    /// look, and a move since then changes a version.
+    fn next_take_back(&self) -> Option<Instant> {
+        self.take_back.filter(|_| self.has_moved()).map(|(at, _)| at)
     }
 
     /// Asks the kernel about its own, without waiting.
@@ -196,8 +208,7 @@ pub(crate) fn wait(
     let sets = poll.sets();
     loop {
         let sleeping: Vec<_> = sets.iter().map(|set| set.sleeping()).collect();
-        let mut next = None;
-        let found = poll.look() || (poll.take_back(&mut next) && poll.look());
+        let found = poll.look() || (poll.take_back() && poll.look());
         if found || time::passed(deadline) {
             if !found && attend(&poll.watched) {
                 poll.look();
@@ -205,7 +216,8 @@ pub(crate) fn wait(
             poll.ask_kernel()?;
             return Ok(poll.answer());
         }
-        let until = next.map_or(deadline, |next| Some(deadline.map_or(next, |end| end.min(next))));
+        // A socket that was taken back may have moved again before it was looked at.
+        let until = [deadline, poll.next_take_back()].into_iter().flatten().min();
         if signals::under_mask(mask, || poll.sleep(until))? {
             poll.look();
             return Ok(poll.answer());
