@@ -217,9 +217,13 @@ fn two_processes_use_a_connection_at_the_same_time() {
     world.up(NET, Mode::given(), &[]);
     let echo = world.spawn(&world.script("echo.py", &[HOST, "8000"]));
     let _ = echo.line("ready");
-    for (mode, total, chunk) in
-        [("poll", "60000", "5"), ("select", "60000", "20"), ("poll", "4000000", "40000")]
-    {
+    for (mode, total, chunk) in [
+        ("poll", "60000", "5"),
+        ("select", "60000", "20"),
+        ("poll", "4000000", "40000"),
+        ("blocking", "4000", "20"),
+        ("blocking", "4000000", "40000"),
+    ] {
         let users = world.script("two_users.py", &[HOST, "8000", mode, total, chunk]);
         let _ = Running::start(world.on_net(NET, &users)).finish().success();
     }

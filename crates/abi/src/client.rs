@@ -310,6 +310,8 @@ impl ClientLayout {
             tx_released: PositionWord(region.word64(at + 24)?),
             tx_limit: region.word64(at + 32)?,
             urgent: region.word64(at + 40)?,
+            moved_sent: region.word64(at + 48)?,
+            moved_received: region.word64(at + 56)?,
             waiters: Waiters { bits: region.word64(at + 64)?, position: region.word64(at + 144)? },
             tx_bytes: region.word64(at + TX_BYTES)?,
             rx_consumed: PositionWord(region.word64(at + 136)?),
@@ -358,6 +360,14 @@ pub struct SocketWords {
     /// 0 while there was none; server. It may lie beyond `rx_bytes`. It is up to date when
     /// `rx_bytes` counts the byte itself.
     pub urgent: Word64,
+    /// With [`MOVED`](crate::SocketFlags::MOVED): how much of `tx_bytes` the server has taken.
+    /// Bytes after that are not sent; server.
+    pub moved_sent: Word64,
+    /// With [`MOVED`](crate::SocketFlags::MOVED): how much the program had taken from the receiving
+    /// queue when the server looked for the last time. What it took after that goes to another
+    /// process as well, so it does not count; server. Streams: bytes, as in `rx_consumed`.
+    /// Datagrams: the queue's own index of the next slot.
+    pub moved_received: Word64,
     /// The thread slots whose bells the server rings at the next change. It rings them also when
     /// `tx_released` reaches the position that they wait for. Otherwise it rings for released bytes
     /// only when there is room worth waking for.

@@ -177,5 +177,11 @@ flag_set! {
         URGENT_INLINE = 1 << 7;
         /// Another process uses the socket now. This name only counts released bytes.
         MOVED = 1 << 8;
+        /// Other processes may take the socket up. A program looks at the flags again after what it
+        /// has published: [`crate::client::SocketWords::moved_sent`].
+        SHARED = 1 << 9;
+        /// The server is about to move it. Until [`SocketFlags::MOVED`] follows, nobody can say
+        /// whether what the program publishes still counts.
+        MOVING = 1 << 10;
     }
 }

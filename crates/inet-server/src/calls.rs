@@ -160,10 +160,10 @@ impl Client {
         id: SocketId,
         call: impl FnOnce(&mut Self, &mut Socket) -> CallAnswer,
     ) -> CallAnswer {
-        let step = |client: &mut Self, socket: &mut Socket| match socket.id == id && !socket.closed
-        {
-            true => call(client, socket),
-            false => Err(Errno::BADF.into()),
+        let step = |client: &mut Self, socket: &mut Socket| match socket.id == id {
+            true if !socket.closed => call(client, socket),
+            true if socket.moved && !socket.let_go => Err(Errno::STALE.into()),
+            _ => Err(Errno::BADF.into()),
         };
         self.with_socket(id.index, step).unwrap_or(Err(Refusal::Errno(Errno::BADF)))
     }

@@ -24,6 +24,7 @@ impl Client {
     /// A client that lies about its queues harms only the holders of this socket. What it says is
     /// ignored then.
     pub(crate) fn park(&mut self, engine: &mut Engine, socket: &mut Socket) -> Box<ParkedSocket> {
+        socket.begin_move();
         let _ = self.take_consumed(engine, socket);
         let _ = self.take_sends(engine, socket, None);
         if std::mem::take(&mut socket.fast_open) {
@@ -37,10 +38,12 @@ impl Client {
             if !unread.is_empty() {
                 parked.pieces.push_front(piece(unread));
             }
+            socket.end_move(socket.rx.consumed());
         } else {
-            parked.datagrams = self.unread_datagrams(socket);
+            let (received, datagrams) = self.unread_datagrams(socket);
+            parked.datagrams = datagrams;
+            socket.end_move(received);
         }
-        socket.moved = true;
         self.leave_home(engine, socket);
         parked
     }
@@ -63,10 +66,10 @@ impl Client {
         self.settle(engine, socket);
     }
 
-    /// The datagrams that a program has not received: those in its queue, then those that wait for
-    /// room there.
-    fn unread_datagrams(&self, socket: &mut Socket) -> Vec<ParkedDatagram> {
-        let mut all = Vec::new();
+    /// The datagrams that a program has not received: those in its queue from a position on, then
+    /// those that wait for room there.
+    fn unread_datagrams(&self, socket: &mut Socket) -> (u64, Vec<ParkedDatagram>) {
+        let (mut received, mut all) = (0, Vec::new());
         let put = |descriptor: DataDescriptor, ancillary, all: &mut Vec<ParkedDatagram>| {
             let mut bytes = vec![0; descriptor.len as usize];
             let at = match descriptor.len {
@@ -79,6 +82,7 @@ impl Client {
             }
         };
         if let Ok(mut queue) = self.rx_queue(socket.id.index) {
+            received = queue.position().into();
             for _ in 0..QUEUE {
                 let Ok(Some(slot)) = queue.pop() else { break };
                 let Ok(descriptor) = DataDescriptor::decode(&slot) else { break };
@@ -93,7 +97,7 @@ impl Client {
         for (descriptor, ancillary) in socket.rx.take_unpublished() {
             put(descriptor, ancillary, &mut all);
         }
-        all
+        (received, all)
     }
 
     fn rx_queue(&self, index: u16) -> Result<Consumer, shm::OutOfRange> {

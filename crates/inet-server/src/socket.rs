@@ -6,7 +6,7 @@
 //! waiting threads only afterwards.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use abi::ancillary::AncillarySet;
 use abi::call::ReturnPath;
@@ -231,7 +231,7 @@ impl Socket {
     }
 
     fn flags(&self) -> SocketFlags {
-        let mut flags = SocketFlags::OPEN;
+        let mut flags = SocketFlags::OPEN | SocketFlags::SHARED.when(self.shared.is_some());
         if self.moved && !self.let_go {
             return flags | SocketFlags::MOVED;
         }
@@ -258,6 +258,30 @@ impl Socket {
             flags |= SocketFlags::HANGUP;
         }
         flags
+    }
+
+    /// Other processes may take the socket up from now on.
+    pub(crate) fn set_shared(&mut self, number: u32) {
+        self.shared = Some(number);
+        self.shown.flags |= SocketFlags::SHARED;
+        self.words.flags.store(self.shown.flags.bits(), Ordering::Release);
+    }
+
+    /// The server is about to look at the program's words for the last time. The program, which
+    /// may be at work on them, learns it before: what it publishes later does not count.
+    pub(crate) fn begin_move(&mut self) {
+        let flags = self.shown.flags | SocketFlags::MOVING;
+        self.words.flags.store(flags.bits(), Ordering::Relaxed);
+        // Pairs with the program's fence between its words and its look at the flags.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The socket has moved. `received` is how far the program had come in the receiving queue, as
+    /// [`SocketWords::moved_received`] counts.
+    pub(crate) fn end_move(&mut self, received: u64) {
+        self.words.moved_sent.store(self.tx.taken(), Ordering::Relaxed);
+        self.words.moved_received.store(received, Ordering::Relaxed);
+        self.moved = true;
     }
 
     /// The program's count of consumed bytes, unchecked.

@@ -127,6 +127,11 @@ impl Tx {
         }
     }
 
+    /// Bytes ever taken from the queue.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
     /// Looks at how full the queue is, before taking from it.
     pub(crate) fn look(&mut self) -> Result<(), ClientFault> {
         let len = self.queue.len().map_err(ClientFault::ring("sending"))?;

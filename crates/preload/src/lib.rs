@@ -24,6 +24,7 @@
 //! fork: what a forked child starts with
 //! host: the stack in this process (mode `library`)
 //! placeholder sharing: kernel descriptors that stand for sockets; sockets that become shared
+//! retaking: operations on sockets that other processes may take
 //! descriptors: what each descriptor of this process stands for
 //! epoll_set: the Tasuki members of an epoll file
 //! adopted: shared sockets that this process has taken up
@@ -60,6 +61,7 @@ mod poll;
 mod process;
 mod real;
 mod registrations;
+mod retaking;
 mod select;
 mod sharing;
 mod signals;

@@ -25,13 +25,12 @@ use crate::epoll_set::EpollSet;
 use crate::errno::{self, Outcome};
 use crate::interpose::{alias, interpose};
 use crate::open_socket::{OpenSocket, attend, wait_any};
+use crate::retaking::PAUSES;
 use crate::table::Kind;
 use crate::{signals, time};
 
 /// More than any process can have open.
 const MOST_FDS: nfds_t = 1 << 24;
-/// Between two tries to take sockets back that have moved: the first and the longest pause.
-const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(8)];
 /// Reported even if not requested.
 const ALWAYS: c_short = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
 

@@ -276,10 +276,23 @@ impl Consumer {
     /// Gives the oldest slot back to the producer. Without an unread slot nothing happens.
     #[inline]
     pub fn advance(&mut self) {
-        if self.known() > 0 {
-            self.head = self.head.wrapping_add(1);
+        self.advance_by(1);
+    }
+
+    /// Gives the `slots` oldest slots back to the producer at once. Without so many unread slots
+    /// nothing happens.
+    #[inline]
+    pub fn advance_by(&mut self, slots: u32) {
+        if self.known() >= slots {
+            self.head = self.head.wrapping_add(slots);
             self.give_back();
         }
+    }
+
+    /// The index of the next slot. It wraps around.
+    #[must_use]
+    pub fn position(&self) -> u32 {
+        self.head
     }
 
     /// As [`Consumer::pop`] for one of many slots. The producer has the slot back only after

@@ -39,7 +39,7 @@ impl Server {
                 Some((None, socket)) => {
                     let home = SocketHome { client: number, id };
                     let added = engine.shared.add(cookie, socket.handle, home, end);
-                    added.map(|shared| socket.shared = Some(shared)).map(|()| true)
+                    added.map(|shared| socket.set_shared(shared)).map(|()| true)
                 }
                 None => Ok(false),
             };

@@ -17,6 +17,7 @@ use crate::errno::Outcome;
 use crate::interpose::{alias, interpose};
 use crate::open_socket::OpenSocket;
 use crate::pointers::is_bad;
+use crate::retaking::SharedEndpoint;
 use crate::sockaddr::{LONGEST, copy_in, copy_out, room_for};
 use crate::{signals, transfer};
 
@@ -122,13 +123,17 @@ pub(super) unsafe fn all_writable<'a>(
 
 /// Sends, with SIGPIPE where POSIX has it.
 pub(super) fn send_bufs(
-    entry: &OpenSocket,
+    fd: c_int,
     bufs: &[IoSlice<'_>],
     flags: c_int,
     to: Option<SocketAddr>,
 ) -> Outcome<usize> {
+    let entry = socket(fd)?;
     let wait = entry.send_wait(flags & libc::MSG_DONTWAIT != 0);
-    let sent = transfer::send(entry, bufs, flags, to, wait);
+    let sent = match entry.is_shared() {
+        false => transfer::send(&*entry, bufs, flags, to, wait),
+        true => transfer::send(&SharedEndpoint::new(fd, entry), bufs, flags, to, wait),
+    };
     if sent.sigpipe {
         signals::raise_sigpipe();
     }
@@ -137,12 +142,16 @@ pub(super) fn send_bufs(
 
 /// Receives.
 pub(super) fn receive_bufs(
-    entry: &OpenSocket,
+    fd: c_int,
     bufs: &mut [IoSliceMut<'_>],
     flags: c_int,
 ) -> Outcome<Received> {
+    let entry = socket(fd)?;
     let wait = entry.receive_wait(flags & libc::MSG_DONTWAIT != 0);
-    transfer::receive(entry, bufs, flags, wait)
+    match entry.is_shared() {
+        false => transfer::receive(&*entry, bufs, flags, wait),
+        true => transfer::receive(&SharedEndpoint::new(fd, entry), bufs, flags, wait),
+    }
 }
 
 /// The result of a receiving call. With MSG_TRUNC it is a datagram's full length.
@@ -159,7 +168,7 @@ unsafe fn send_one(
 ) -> Outcome<usize> {
     // SAFETY: passed on from the program.
     let buf = unsafe { readable(buf, len) }?;
-    send_bufs(&*socket(fd)?, &[buf], flags, to)
+    send_bufs(fd, &[buf], flags, to)
 }
 
 unsafe fn send_to(
@@ -200,7 +209,7 @@ pub(super) unsafe fn destination(
 unsafe fn receive_one(fd: c_int, buf: *mut c_void, len: usize, flags: c_int) -> Outcome<usize> {
     // SAFETY: passed on from the program.
     let buf = unsafe { writable(buf, len) }?;
-    let received = receive_bufs(&*socket(fd)?, &mut [buf], flags)?;
+    let received = receive_bufs(fd, &mut [buf], flags)?;
     Ok(result_len(&received, flags))
 }
 
@@ -213,7 +222,7 @@ unsafe fn receive_from(
     // SAFETY: passed on from the program.
     let buf = unsafe { writable(buf, len) }?;
     let entry = socket(fd)?;
-    let received = receive_bufs(&entry, &mut [buf], flags)?;
+    let received = receive_bufs(fd, &mut [buf], flags)?;
     if let Some(from) = received.from {
         // SAFETY: passed on from the program.
         unsafe { copy_out(from, entry.socket.family(), addr, addr_len) }?;
@@ -246,7 +255,7 @@ unsafe fn read_vectors(fd: c_int, iov: *const iovec, count: c_int, flags: c_int)
     if bufs.iter().all(|buf| buf.is_empty()) {
         return Ok(0);
     }
-    Ok(receive_bufs(&*socket(fd)?, &mut bufs, flags)?.len)
+    Ok(receive_bufs(fd, &mut bufs, flags)?.len)
 }
 
 unsafe fn write_vectors(
@@ -262,7 +271,7 @@ unsafe fn write_vectors(
         // As on Linux: writev asks nothing of the socket then, but write does.
         return Ok(0);
     }
-    send_bufs(&*socket(fd)?, &bufs, flags, None)
+    send_bufs(fd, &bufs, flags, None)
 }
 
 /// The MSG flags of preadv2 and pwritev2 at `offset`.
@@ -297,7 +306,7 @@ unsafe fn send_file(out: c_int, input: c_int, offset: *mut off_t, count: usize) 
         // A file without seek cannot be sent, as on Linux.
         None => rustix::fs::tell(file).map_err(|_| unseekable(file))?,
     };
-    let outcome = send_from(&entry, file, begin, count.min(MOST_BYTES));
+    let outcome = send_from(out, &entry, file, begin, count.min(MOST_BYTES));
     let end = begin + outcome.map_or(0, |sent| sent as u64);
     match offset {
         Some(offset) => *offset = off_t::try_from(end).unwrap_or(off_t::MAX),
@@ -314,9 +323,16 @@ fn unseekable(file: BorrowedFd<'_>) -> Errno {
     }
 }
 
-fn send_from(entry: &OpenSocket, file: BorrowedFd<'_>, begin: u64, count: usize) -> Outcome<usize> {
-    if entry.socket.kind() == sockets::SocketKind::Datagram {
-        return send_datagrams_from(entry, file, begin, count);
+fn send_from(
+    out: c_int,
+    entry: &OpenSocket,
+    file: BorrowedFd<'_>,
+    begin: u64,
+    count: usize,
+) -> Outcome<usize> {
+    // Of a shared socket the parts must be sent again if it moves.
+    if entry.socket.kind() == sockets::SocketKind::Datagram || entry.is_shared() {
+        return send_parts_of(out, file, begin, count);
     }
     let sent = entry.socket.send_file(file, begin, count, entry.send_wait(false));
     if sent == Err(Errno::PIPE) {
@@ -325,13 +341,8 @@ fn send_from(entry: &OpenSocket, file: BorrowedFd<'_>, begin: u64, count: usize)
     sent
 }
 
-/// The bytes of a file in datagrams of [`FILE_PART`].
-fn send_datagrams_from(
-    entry: &OpenSocket,
-    file: BorrowedFd<'_>,
-    begin: u64,
-    count: usize,
-) -> Outcome<usize> {
+/// The bytes of a file in sends, or datagrams, of [`FILE_PART`].
+fn send_parts_of(out: c_int, file: BorrowedFd<'_>, begin: u64, count: usize) -> Outcome<usize> {
     let mut buffer = vec![0; count.min(FILE_PART)];
     let mut sent = 0;
     while sent < count {
@@ -340,7 +351,7 @@ fn send_datagrams_from(
             rustix::io::pread(file, &mut buffer[..room], begin + sent as u64).and_then(|read| {
                 match read {
                     0 => Ok(0),
-                    read => send_bufs(entry, &[IoSlice::new(&buffer[..read])], 0, None),
+                    read => send_bufs(out, &[IoSlice::new(&buffer[..read])], 0, None),
                 }
             });
         match now {

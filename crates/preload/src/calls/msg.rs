@@ -45,7 +45,7 @@ unsafe fn send_message(fd: c_int, msg: *const msghdr, flags: c_int) -> Outcome<u
     // SAFETY: passed on from the program.
     let control = unsafe { control(msg) };
     if control.is_empty() || entry.socket.kind() == SocketKind::Stream {
-        return send_bufs(&entry, &bufs, flags, to);
+        return send_bufs(fd, &bufs, flags, to);
     }
     let said = cmsg::parse(control, entry.socket.family())?;
     let how = transfer::send_flags(flags);
@@ -89,7 +89,7 @@ unsafe fn receive_message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Outcome<
     let mut bufs = unsafe { all_writable(msg.msg_iov, buffer_count(msg)?) }?;
     sockaddr::room_for(if msg.msg_name.is_null() { 0 } else { msg.msg_namelen }, 0)?;
     let entry = socket(fd)?;
-    let received = receive_bufs(&entry, &mut bufs, flags)?;
+    let received = receive_bufs(fd, &mut bufs, flags)?;
     // SAFETY: passed on from the program.
     unsafe { put_name(msg, received.from, entry.socket.family()) }?;
     // SAFETY: passed on from the program.

@@ -92,7 +92,7 @@ fn from_socket(fd: c_int, pipe: BorrowedFd<'_>, len: usize, waits: bool) -> Outc
     let mut bytes = vec![0; len];
     let datagram = entry.socket.kind() == SocketKind::Datagram;
     let peek = if datagram { 0 } else { libc::MSG_PEEK };
-    let seen = receive_bufs(&entry, &mut [IoSliceMut::new(&mut bytes)], peek)?.len;
+    let seen = receive_bufs(fd, &mut [IoSliceMut::new(&mut bytes)], peek)?.len;
     if seen == 0 {
         return Ok(0);
     }
@@ -103,7 +103,7 @@ fn from_socket(fd: c_int, pipe: BorrowedFd<'_>, len: usize, waits: bool) -> Outc
             Ok(taken) if !datagram => {
                 let discard = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
                 let rest = &mut [IoSliceMut::new(&mut bytes[..taken])];
-                return receive_bufs(&entry, rest, discard).map(|_| taken);
+                return receive_bufs(fd, rest, discard).map(|_| taken);
             }
             Err(Errno::AGAIN) => ready(pipe, PollFlags::OUT, waits)?,
             other => return other,
@@ -124,13 +124,12 @@ fn into_socket(
         // All writers are gone.
         return Ok(0);
     }
-    let entry = socket(fd)?;
     let mut bytes = vec![0; there];
     let (copy, copied) = pipe_with(PipeFlags::CLOEXEC)?;
     let there = tee(pipe, copied.as_fd(), there, SpliceFlags::NONBLOCK)?;
     let there = rustix::io::read(&copy, &mut bytes[..there])?;
     let flags = if more { libc::MSG_MORE } else { 0 };
-    let sent = send_bufs(&entry, &[IoSlice::new(&bytes[..there])], flags, None)?;
+    let sent = send_bufs(fd, &[IoSlice::new(&bytes[..there])], flags, None)?;
     let mut taken = 0;
     while taken < sent {
         match rustix::io::read(pipe, &mut bytes[..sent - taken])? {

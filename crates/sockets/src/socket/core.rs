@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::thread;
+use std::time::Duration;
 
 use abi::call::{CallFlags, Op, Reply, ReplyWords, Request};
 use abi::client::SocketWords;
@@ -10,6 +12,17 @@ use abi::{Errno, Family, SocketFlags, SocketId, SocketKind};
 
 use crate::membership::{Membership, NewCall, RawBatch, wait_until};
 use crate::wait::Wait;
+
+/// Between two looks at a socket that the server is about to move.
+const MOVE_PAUSE: Duration = Duration::from_micros(20);
+
+/// How much of a program's work at a socket the server took into account before the socket moved to
+/// another process. Work beyond that does not count. The units are those of [`SocketWords`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MoveCounts {
+    pub(super) sent: u64,
+    pub(super) received: u64,
+}
 
 /// See the module's head.
 pub(super) struct SocketCore {
@@ -76,6 +89,45 @@ impl SocketCore {
     pub(super) fn check(&self) -> Result<(), Errno> {
         self.membership.server.check()?;
         if self.is_closed() { Err(Errno::BADF) } else { Ok(()) }
+    }
+
+    /// Called after something was published: has the socket moved to another process meanwhile?
+    ///
+    /// # Errors
+    /// As [`SocketCore::check`].
+    #[inline]
+    pub(super) fn move_counts(&self) -> Result<Option<MoveCounts>, Errno> {
+        // A socket is shared long before it can move, by a call of this process.
+        match self.flags().has_any(SocketFlags::SHARED | SocketFlags::MOVED) {
+            false => Ok(None),
+            true => self.look_for_move(),
+        }
+    }
+
+    #[cold]
+    fn look_for_move(&self) -> Result<Option<MoveCounts>, Errno> {
+        // Pairs with the server's: either it sees what was published, or its flag is seen here.
+        fence(Ordering::SeqCst);
+        loop {
+            let flags = self.flags();
+            self.check()?;
+            if flags.has(SocketFlags::MOVED) {
+                let sent = self.words.moved_sent.load(Ordering::Relaxed);
+                let received = self.words.moved_received.load(Ordering::Relaxed);
+                return Ok(Some(MoveCounts { sent, received }));
+            }
+            if !flags.has(SocketFlags::MOVING) {
+                return Ok(None);
+            }
+            self.membership.server.look()?;
+            thread::sleep(MOVE_PAUSE);
+        }
+    }
+
+    /// ESTALE if another process uses the socket now, else `errno`.
+    #[cold]
+    pub(super) fn stale_or(&self, errno: Errno) -> Errno {
+        if self.flags().has(SocketFlags::MOVED) { Errno::STALE } else { errno }
     }
 
     /// The outcome of accepting or of receiving a datagram. A program keeps the socket when that

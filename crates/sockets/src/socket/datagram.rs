@@ -57,7 +57,12 @@ impl SendHalf {
             may_send_datagram(core, len, to)?;
             let mut queue = lock(&self.queue);
             let queue = queue.as_mut().ok_or(Errno::BADF)?;
-            push(queue).map_err(|RegionFault| Errno::IO)
+            let before = queue.sent();
+            let pushed = push(queue).map_err(|RegionFault| core.stale_or(Errno::IO))?;
+            match core.move_counts()? {
+                Some(counts) if queue.sent().max(before + 1) > counts.sent => Err(Errno::STALE),
+                _ => Ok(pushed),
+            }
         };
         let sent = core.wait_until(wait, attempt, is_ready)?;
         let known = lock(&self.destinations).knows(to, len, ancillary);
@@ -83,6 +88,9 @@ fn may_send_datagram(core: &SocketCore, len: usize, to: Option<SocketAddr>) -> R
     }
     if state.has(SocketFlags::WRITE_CLOSED) {
         return Err(Errno::PIPE);
+    }
+    if state.has(SocketFlags::MOVED) {
+        return Err(Errno::STALE);
     }
     if to.is_none() && !state.has(SocketFlags::CONNECTED) {
         return Err(Errno::DESTADDRREQ);

@@ -106,9 +106,13 @@ impl RecvHalf {
         if into.left == 0 {
             return Ok(Some(Received::default()));
         }
-        let got = self.take(core, peek, |queue| {
+        let (got, lost) = self.take(core, peek, |queue| {
             queue.read_stream(&core.membership, into, peek, |at| urgent_ahead(core, at))
         })?;
+        let got = match lost {
+            0 => got,
+            lost => got.checked_sub(lost).filter(|&got| got > 0).ok_or(Errno::STALE)?,
+        };
         if got > 0 {
             return Ok(Some(Received { len: got, full_len: got, ..Received::default() }));
         }
@@ -119,7 +123,7 @@ impl RecvHalf {
             return Ok(Some(Received::default()));
         }
         let coming = flags.has_any(SocketFlags::CONNECTED | SocketFlags::CONNECTING);
-        if coming { Ok(None) } else { Err(Errno::NOTCONN) }
+        if coming { Ok(None) } else { Err(core.stale_or(Errno::NOTCONN)) }
     }
 
     fn try_recv_datagram(
@@ -133,23 +137,51 @@ impl RecvHalf {
         if let Some(errno) = core.take_error() {
             return Err(errno);
         }
+        if flags.has(SocketFlags::MOVED) {
+            return Err(Errno::STALE);
+        }
         match self.take(core, peek, |queue| queue.read_datagram(&core.membership, into, peek))? {
-            None if flags.has(SocketFlags::READ_CLOSED) => Ok(Some(Received::default())),
-            got => Ok(got),
+            (_, 1..) => Err(Errno::STALE),
+            (None, _) if flags.has(SocketFlags::READ_CLOSED) => Ok(Some(Received::default())),
+            (got, _) => Ok(got),
         }
     }
 
-    /// Takes something from the queue, and lets the server know.
+    /// Takes something from the queue, and lets the server know. The number is what of it does not
+    /// count, since the socket moved to another process meanwhile, which gets it as well: bytes of
+    /// a stream, or a datagram.
     fn take<T>(
         &self,
         core: &SocketCore,
         peek: bool,
         read: impl FnOnce(&mut RecvQueue) -> Result<T, RegionFault>,
-    ) -> Result<T, Errno> {
+    ) -> Result<(T, usize), Errno> {
         let mut queue = lock(&self.queue);
         let queue = queue.as_mut().ok_or(Errno::BADF)?;
+        let (consumed, position) = (queue.consumed, queue.queue.position());
+        let got = self.take_from(core, queue, peek, read);
+        let lost = match core.move_counts()? {
+            None => 0,
+            // Its memory may have been another socket's already.
+            Some(_) if peek || got.is_err() => return Err(Errno::STALE),
+            Some(counts) if core.is_stream() => {
+                let lost = queue.consumed.saturating_sub(counts.received);
+                usize::try_from(lost.min(queue.consumed - consumed)).unwrap_or(usize::MAX)
+            }
+            Some(counts) => usize::from(counts.received == u64::from(position)),
+        };
+        got.map(|got| (got, lost)).map_err(|RegionFault| Errno::IO)
+    }
+
+    fn take_from<T>(
+        &self,
+        core: &SocketCore,
+        queue: &mut RecvQueue,
+        peek: bool,
+        read: impl FnOnce(&mut RecvQueue) -> Result<T, RegionFault>,
+    ) -> Result<T, RegionFault> {
         let before = (queue.consumed, queue.quiet_bytes, queue.quiet_slots);
-        let got = read(queue).map_err(|RegionFault| Errno::IO)?;
+        let got = read(queue)?;
         if peek || queue.consumed == before.0 {
             return Ok(got);
         }

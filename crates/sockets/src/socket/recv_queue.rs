@@ -171,10 +171,9 @@ impl RecvQueue {
             into.copy(membership, (pool.region(), at), len)?;
         }
         if !peek {
-            for _ in 0..1 + u32::from(ancillary.is_some()) {
-                self.queue.advance();
-                self.quiet_slots += 1;
-            }
+            let slots = 1 + u32::from(ancillary.is_some());
+            self.queue.advance_by(slots);
+            self.quiet_slots += slots;
             self.consumed += 1;
             self.quiet_bytes += u64::from(descriptor.len);
         }

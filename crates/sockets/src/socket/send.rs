@@ -130,11 +130,15 @@ impl SendHalf {
         } else if flags.has(SocketFlags::CONNECTING) {
             Ok(false)
         } else {
-            Err(Errno::PIPE)
+            Err(core.stale_or(Errno::PIPE))
         }
     }
 
     /// Publishes as much of `from` as there is room for now; returns how much.
+    ///
+    /// # Errors
+    /// ESTALE when the socket moved to another process before any of it was taken. If it moved
+    /// after a part, the rest of `from` is dropped, so that the call ends with its count.
     pub(super) fn push_stream(
         &self,
         core: &SocketCore,
@@ -144,7 +148,18 @@ impl SendHalf {
         let mut queue = lock(&self.queue);
         let queue = queue.as_mut().ok_or(Errno::BADF)?;
         let pushed = fill_queue(core, queue, from, flags);
-        pushed.map_err(|RegionFault| Errno::IO)
+        match core.move_counts()? {
+            None => pushed.map_err(|RegionFault| Errno::IO),
+            Some(counts) => {
+                from.left = 0;
+                let lost = queue.sent().saturating_sub(counts.sent);
+                let lost = usize::try_from(lost).unwrap_or(usize::MAX);
+                match pushed.unwrap_or(0).saturating_sub(lost) {
+                    0 => Err(Errno::STALE),
+                    sent => Ok(sent),
+                }
+            }
+        }
     }
 
     /// Would a waiting send find room that is worth it, or a reason to end?

@@ -76,7 +76,11 @@ impl Socket {
             }
             let mut queue = lock(&half.queue);
             let queue = queue.as_mut().ok_or(Errno::BADF)?;
-            push_slices(core, queue, slices, flags, None).map_err(|RegionFault| Errno::IO)
+            let pushed = push_slices(core, queue, slices, flags, None);
+            match core.move_counts()? {
+                Some(counts) if queue.sent() > counts.sent => Err(Errno::STALE),
+                _ => pushed.map_err(|RegionFault| Errno::IO),
+            }
         };
         let numbers = core.wait_until(wait, attempt, || self.may_take(slices.len()))?;
         if half.take_syn_room().is_some() {
