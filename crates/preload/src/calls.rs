@@ -2,6 +2,7 @@
 
 mod control;
 mod exec;
+mod host_loopback;
 mod identity;
 mod interfaces;
 mod io;

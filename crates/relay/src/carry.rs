@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use rustix::net::sockopt;
 use tasuki_tokio::TcpStream as TasukiStream;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional_with_sizes};
 use tokio::net::TcpStream as KernelStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
@@ -35,6 +35,21 @@ pub(crate) async fn carry(relay: Rc<Relay>, mut kernel: KernelStream, tasuki: Ta
         None => {}
         Some(Broken::Program) => tasuki.abort(),
         Some(Broken::Peer) => reset(kernel),
+    }
+    relay.carried.set(relay.carried.get() - 1);
+}
+
+/// The same for a connection to a server of the host.
+pub(crate) async fn carry_to_host(
+    relay: Rc<Relay>,
+    mut program: KernelStream,
+    mut server: KernelStream,
+) {
+    relay.carried.set(relay.carried.get() + 1);
+    let _ = server.set_nodelay(true);
+    if copy_bidirectional_with_sizes(&mut program, &mut server, CHUNK, CHUNK).await.is_err() {
+        reset(program);
+        reset(server);
     }
     relay.carried.set(relay.carried.get() - 1);
 }

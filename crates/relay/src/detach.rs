@@ -28,13 +28,7 @@ pub fn detach(line: &OwnedFd, serve: impl FnOnce() -> u8) -> io::Result<()> {
     let Some(first) = Pid::from_raw(first) else {
         // SAFETY: as above.
         match unsafe { libc::fork() } {
-            0 => {
-                let done = catch_unwind(AssertUnwindSafe(|| match leave_caller(line) {
-                    Ok(()) => serve(),
-                    Err(_) => 1,
-                }));
-                end(done.unwrap_or(PANICKED));
-            }
+            0 => run(line, serve),
             // The first copy's end leaves the second one to init, or to the next subreaper.
             second => end(u8::from(second < 0)),
         }
@@ -44,6 +38,26 @@ pub fn detach(line: &OwnedFd, serve: impl FnOnce() -> u8) -> io::Result<()> {
         Some(0) => Ok(()),
         _ => Err(io::Error::from(io::ErrorKind::WouldBlock)),
     }
+}
+
+/// Runs `serve` in a child, in the same way.
+///
+/// # Errors
+/// The system's: no process is left.
+pub(crate) fn child(line: &OwnedFd, serve: impl FnOnce() -> u8) -> io::Result<()> {
+    // SAFETY: no pointers. The caller has one thread, so no lock is held in the copy.
+    match check(unsafe { libc::fork() })? {
+        0 => run(line, serve),
+        _ => Ok(()),
+    }
+}
+
+fn run(line: &OwnedFd, serve: impl FnOnce() -> u8) -> ! {
+    let done = catch_unwind(AssertUnwindSafe(|| match leave_caller(line) {
+        Ok(()) => serve(),
+        Err(_) => 1,
+    }));
+    end(done.unwrap_or(PANICKED));
 }
 
 /// Gives up all that the copy shares with its original. A terminal's Ctrl-C is for the program

@@ -25,7 +25,7 @@
 //! carry: bytes, both ways
 //! state: all that the tasks share
 //! waiting: the relay before a program needs it
-//! introduction: programs with the library
+//! introduction host_loopback: programs with the library; servers of the host
 //! packet tun sweep: packets, the device, the kernel's lists
 //! icmp: messages of ICMP
 //! header: IP headers
@@ -50,6 +50,7 @@ mod detach;
 mod echo;
 pub mod filter;
 mod header;
+mod host_loopback;
 mod icmp;
 mod incoming;
 mod introduction;
@@ -74,11 +75,14 @@ mod waiting;
 pub use detach::detach;
 
 use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use sockets::Client;
 use tokio::task::LocalSet;
 
+use crate::host_loopback::HostLoopback;
 use crate::introduction::Introductions;
 use crate::line::ProgramEnds;
 use crate::namespace::Namespace;
@@ -99,6 +103,8 @@ pub struct Beginning {
     pub trace: Option<CallTrace>,
     /// The program has no library: its first socket will be the relay's.
     pub eager: bool,
+    /// The address by which programs reach the host's 127.0.0.1, if they may.
+    pub host_loopback: Option<Ipv4Addr>,
 }
 
 /// Serves the programs behind a filter, as a client of their instance. `ends` gives the filter's
@@ -116,11 +122,12 @@ pub fn run(
     ends: impl FnOnce() -> Option<ProgramEnds>,
     restrict: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<()> {
-    let Beginning { trace, eager } = beginning;
+    let Beginning { trace, eager, host_loopback } = beginning;
     let Some(ProgramEnds { calls, resolver, instance }) = ends() else { return Ok(()) };
     let mut introductions = Introductions::begin(&instance)?;
     let calls = NotificationSocket::new(calls, trace);
     let resolver = resolver.map(ShownResolver::new);
+    let host_loopback = host_loopback.map(HostLoopback::start).transpose()?;
     // Rights in the network namespace only, where the system lets us have them.
     let user = sandbox::begin_user();
     let mut first = None;
@@ -131,14 +138,7 @@ pub fn run(
             return Ok(());
         }
     }
-    let made = match introductions {
-        Some(_) => Namespace::enter().map_err(|error| {
-            let error = user.err().unwrap_or(error);
-            format!("this user cannot make a network namespace with a TUN device: {error}")
-        }),
-        None => Err("in mode library the stack is inside one program".to_owned()),
-    };
-    let (namespace, tun) = match made {
+    let (namespace, tun) = match enter_namespace(introductions.is_some(), user) {
         Ok(made) => made,
         Err(why) => {
             restrict()?;
@@ -164,6 +164,7 @@ pub fn run(
         sweep,
         introductions: introductions.into(),
         resolver,
+        host_loopback,
         connecting: Default::default(),
         listeners: Default::default(),
         carriers: Default::default(),
@@ -180,4 +181,19 @@ pub fn run(
         Err(_) if !client.is_alive() => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// The network namespace and its device, or one sentence: why there are none. `user` is the outcome
+/// of making a user namespace before.
+fn enter_namespace(
+    has_servers: bool,
+    user: io::Result<()>,
+) -> Result<(Namespace, OwnedFd), String> {
+    if !has_servers {
+        return Err("in mode library the stack is inside one program".to_owned());
+    }
+    Namespace::enter().map_err(|error| {
+        let error = user.err().unwrap_or(error);
+        format!("this user cannot make a network namespace with a TUN device: {error}")
+    })
 }

@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::address::unspecified;
-use crate::carry::{carry, reset};
+use crate::carry::{carry, carry_to_host, reset};
 use crate::packet::{self, Syn};
 use crate::state::{Door, Relay};
 use crate::system::errno;
@@ -54,6 +54,18 @@ pub(crate) fn begin(relay: &Rc<Relay>, syn: Syn, frame: tun::Frame<'_>) {
 }
 
 async fn connect(relay: &Rc<Relay>, syn: Syn, frame: &[u8]) {
+    if let Some(host) = relay.host_loopback.as_ref().filter(|host| host.is(syn.to)) {
+        return match host.connect(syn.to.port()).await {
+            Ok(server) => match accept(relay, syn, frame).await {
+                Some(program) => {
+                    let carry = carry_to_host(Rc::clone(relay), program, server);
+                    drop(tokio::task::spawn_local(carry));
+                }
+                None => reset(server),
+            },
+            Err(error) => refuse(relay, &syn, frame, &error),
+        };
+    }
     let tasuki = match connect_outside(syn).await {
         Ok(stream) => stream,
         Err(error) => return refuse(relay, &syn, frame, &error),

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::header::Manner;
+use crate::host_loopback::HostLoopback;
 use crate::introduction::Introductions;
 use crate::namespace::Namespace;
 use crate::resolver::ShownResolver;
@@ -29,6 +30,8 @@ pub(crate) struct Relay {
     pub(crate) introductions: RefCell<Introductions>,
     /// The file that programs see as /etc/resolv.conf, if they see one of ours.
     pub(crate) resolver: Option<ShownResolver>,
+    /// The way to servers of the host, if programs may have it.
+    pub(crate) host_loopback: Option<HostLoopback>,
     pub(crate) connecting: RefCell<Connecting>,
     /// What listens at the instance for programs, by their sockets' local ends.
     pub(crate) listeners: RefCell<HashMap<SocketAddr, JoinHandle<()>>>,

@@ -64,7 +64,11 @@ pub(crate) enum Command {
 }
 
 /// Environment variables that matter to Tasuki, and what each does.
-pub(crate) const ENVIRONMENT: [(&str, &str); 6] = [
+pub(crate) const ENVIRONMENT: [(&str, &str); 7] = [
+    (
+        "TASUKI_HOST_LOOPBACK",
+        "address of the host's loopback; `tasuki run --host-loopback` sets it",
+    ),
     ("TASUKI_LOG", "messages to tell: off, error, warn, info, debug or trace [default: warn]"),
     ("TASUKI_PRELOAD", "path of libtasuki_preload.so, where it is not installed as usual"),
     ("TASUKI_SANDBOX", "how much of the servers' sandbox: off, on or require [default: on]"),
@@ -75,7 +79,7 @@ pub(crate) const ENVIRONMENT: [(&str, &str); 6] = [
 
 fn top_help() -> String {
     let variables: Vec<String> =
-        ENVIRONMENT.iter().map(|(name, what)| format!("  {name:15}  {what}")).collect();
+        ENVIRONMENT.iter().map(|(name, what)| format!("  {name:20}  {what}")).collect();
     format!("{}\n\nEnvironment:\n{}", exit::HELP, variables.join("\n"))
 }
 
@@ -341,12 +345,13 @@ mod tests {
 
     #[test]
     fn the_options_of_instances_are_all_listed() {
+        const OF_THE_PROGRAM: [&str; 5] = ["net", "help", "intercept", "trace", "host-loopback"];
         let run = Cli::command();
         let run = run.find_subcommand("run").unwrap();
         let options: Vec<&str> = run
             .get_arguments()
             .filter_map(clap::Arg::get_long)
-            .filter(|name| !["net", "help", "intercept", "trace"].contains(name))
+            .filter(|name| !OF_THE_PROGRAM.contains(name))
             .collect();
         assert_eq!(options, INSTANCE_OPTIONS);
     }

@@ -204,7 +204,11 @@ pub(super) fn duplicate(old: c_int, dup: impl FnOnce() -> c_int) -> Outcome<c_in
     Ok(new)
 }
 
-fn duplicate_onto(old: c_int, new: c_int, dup: impl FnOnce() -> c_int) -> Outcome<c_int> {
+pub(super) fn duplicate_onto(
+    old: c_int,
+    new: c_int,
+    dup: impl FnOnce() -> c_int,
+) -> Outcome<c_int> {
     if old == new {
         return errno::check(dup());
     }

@@ -8,10 +8,12 @@ use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
 use sockets::{Family, ShutdownHow, SocketKind, Wait};
 
+use super::host_loopback;
 use crate::descriptors::{is_socket, socket};
-use crate::errno::Outcome;
+use crate::errno::{self, Outcome};
 use crate::interpose::{alias, interpose};
 use crate::open_socket::OpenSocket;
+use crate::real;
 use crate::sockaddr::{copy_in, copy_out};
 
 unsafe fn bind_to(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Outcome<c_int> {
@@ -43,6 +45,11 @@ unsafe fn connect_to(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Outcom
         other => other,
     })?;
     match address {
+        Some(address) if host_loopback::leads_to(address) && kind == SocketKind::Stream => {
+            host_loopback::exchange(fd, &entry)?;
+            // SAFETY: passed on from the program.
+            return errno::check(unsafe { real::connect(fd, addr, len) });
+        }
         Some(address) => {
             // As on Linux: the next connect tells how the attempt before it failed.
             if kind == SocketKind::Stream && entry.socket.has_failed() {

@@ -35,7 +35,7 @@ fn int(value: c_int) -> Bytes {
 }
 
 /// The value of an option; at most `room` bytes are wanted, but for an `int`.
-fn get(entry: &OpenSocket, level: c_int, name: c_int, room: usize) -> Outcome<Bytes> {
+pub(super) fn get(entry: &OpenSocket, level: c_int, name: c_int, room: usize) -> Outcome<Bytes> {
     let socket = &entry.socket;
     let stream = socket.kind() == SocketKind::Stream;
     if level == SOL_SOCKET {

@@ -1,6 +1,7 @@
 //! The command line of `tasuki run`.
 
 use std::ffi::OsString;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -34,6 +35,11 @@ pub(crate) struct RunArgs {
     /// The same as --trace=FILE
     #[arg(short = 'o', value_name = "FILE", conflicts_with = "trace")]
     pub(crate) output: Option<PathBuf>,
+    /// Let the program reach the host's 127.0.0.1 as ADDRESS, over TCP; without this option it
+    /// reaches nothing of the host that its own network does not lead to
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "10.0.2.2")]
+    pub(crate) host_loopback: Option<Ipv4Addr>,
     #[command(flatten)]
     pub(crate) options: InstanceOptions,
     /// The program and its arguments
@@ -48,6 +54,7 @@ Examples:
   tasuki run --net web -- python3 -m http.server on the instance of `tasuki up web`
   tasuki run --mode fused --address 192.168.77.2/24 -- wget http://192.168.77.1/
   tasuki run --ip 10.9.0.2/24,fd00:9::2/64 -- curl http://[fd00:9::1]:8000/
+  tasuki run --host-loopback -- curl http://10.0.2.2:8000/  a server of the host itself
   tasuki run --trace=calls.txt -- wget http://10.219.0.1:8000/
   tasuki run --fault loss=0.01,seed=7 -- curl http://10.219.0.1:8000/";
 

@@ -3,6 +3,7 @@
 //! It is no child of the program, also where `tasuki run` becomes the program. It is a copy of
 //! `tasuki run` that executes nothing, since that is faster. It ends when the last program has.
 
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -43,7 +44,8 @@ pub(crate) fn relay(args: &RelayArgs) -> Result<u8, Failure> {
     };
     // Without it, the program's own lines are there still.
     let trace = args.trace.as_deref().and_then(|path| CallTrace::open(path).ok());
-    let beginning = Beginning { trace, eager: args.eager };
+    let RelayArgs { eager, host_loopback, .. } = *args;
+    let beginning = Beginning { trace, eager, host_loopback };
     relay::run(beginning, || relay::line::receive(&line), restrict).map_err(failed)?;
     Ok(0)
 }
@@ -54,14 +56,20 @@ pub(super) struct WaitingRelay(OwnedFd);
 
 impl WaitingRelay {
     /// Starts one. This process has one thread, and has opened nothing that the relay is not to
-    /// have. `eager`: the program will need it at once.
+    /// have. `eager`: the program will need it at once. `host_loopback` is the host's address for
+    /// the program.
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn start(trace: Option<&Path>, eager: bool) -> Result<Self, Failure> {
+    pub(super) fn start(
+        trace: Option<&Path>,
+        eager: bool,
+        host_loopback: Option<Ipv4Addr>,
+    ) -> Result<Self, Failure> {
         let failed = |error| Failure::system("start the relay", error);
         let (program, line) = UnixStream::pair().map_err(failed)?;
-        let args = RelayArgs { sandbox: settings::sandbox()?, trace: trace.map(Into::into), eager };
+        let (sandbox, trace) = (settings::sandbox()?, trace.map(Into::into));
+        let args = RelayArgs { sandbox, trace, eager, host_loopback };
         relay::detach(&line.into(), || serve(&args)).map_err(failed)?;
         Ok(Self(program.into()))
     }
@@ -106,10 +114,11 @@ fn resolver_file(resolver: &ResolverStatus) -> Option<ResolverFile> {
 }
 
 fn relay_command(args: &RelayArgs) -> Command {
-    let RelayArgs { sandbox, trace, eager } = args;
+    let RelayArgs { sandbox, trace, eager, host_loopback } = args;
     let mut command = Command::new("/proc/self/exe");
     command.arg0("tasuki-relay").arg("relay").args(["--sandbox", &sandbox.to_string()]);
     command.args(eager.then_some("--eager"));
+    command.args(host_loopback.iter().map(|address| format!("--host-loopback={address}")));
     if let Some(path) = trace {
         command.arg("--trace").arg(path);
     }

@@ -5,6 +5,7 @@
 //! no relay, since the stack is inside of one program: the filter refuses.
 
 use std::fs::File;
+use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,23 +28,36 @@ use crate::supervisor::{Instance, Signals, Supervisor, Workload, cannot_execute}
 /// # Errors
 /// The reason why it could not run.
 pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
-    let RunArgs { net, intercept, trace, output, options, program } = args;
+    let RunArgs { net, intercept, trace, output, host_loopback, options, program } = args;
     let trace = trace.or(output);
     let Some((name, arguments)) = program.split_first() else {
         return Err(Failure::new(Code::Usage, "no program is given"));
     };
+    if host_loopback.is_some() && intercept == Intercept::Preload {
+        let sentence = "the relay connects to the host's loopback: --host-loopback does not go \
+                        with --intercept preload";
+        return Err(Failure::new(Code::Usage, sentence));
+    }
     // Faults in the program or the configuration are reported before anything is made.
     if let Some(net) = net {
         let found = program::find(name, Reach::of(intercept))?;
         let mut command = Command::new(found.path);
         command.arg0(name).args(arguments);
         let trace = begin_trace(trace)?;
-        return Err(join(&net, Interception::new(intercept, trace, found.dynamic), command));
+        return Err(join(
+            &net,
+            Interception::new((intercept, host_loopback), trace, found.dynamic),
+            command,
+        ));
     }
     let settings = Settings::new(InstanceName::of_run(std::process::id()), &options)?;
     let library = settings.mode == Mode::Library;
     if library && intercept == Intercept::Seccomp {
         let sentence = "mode library has no relay: use another --mode, or --intercept auto";
+        return Err(Failure::new(Code::Usage, sentence));
+    }
+    if library && host_loopback.is_some() {
+        let sentence = "mode library has no relay: --host-loopback needs another --mode";
         return Err(Failure::new(Code::Usage, sentence));
     }
     if (library || intercept == Intercept::Preload) && !options.dns.is_empty() {
@@ -57,7 +71,7 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
     command.arg0(name).args(arguments);
     let trace = begin_trace(trace)?;
     let how = if library { Intercept::Preload } else { intercept };
-    let mut interception = Interception::new(how, trace, found.dynamic);
+    let mut interception = Interception::new((how, host_loopback), trace, found.dynamic);
     interception.start_relay()?;
     let signals = Signals::catch()?;
     let resolver = settings.resolver.clone();
@@ -104,19 +118,26 @@ struct Interception {
     trace: Option<PathBuf>,
     /// The program has a dynamic loader.
     dynamic: bool,
+    /// The host's address for the program.
+    host_loopback: Option<Ipv4Addr>,
     relay: Option<WaitingRelay>,
 }
 
 impl Interception {
-    fn new(how: Intercept, trace: Option<PathBuf>, dynamic: bool) -> Self {
-        Self { how, trace, dynamic, relay: None }
+    fn new(
+        (how, host_loopback): (Intercept, Option<Ipv4Addr>),
+        trace: Option<PathBuf>,
+        dynamic: bool,
+    ) -> Self {
+        Self { how, trace, dynamic, host_loopback, relay: None }
     }
 
     /// Starts the relay, if there is to be one. Nothing of an instance is open yet.
     fn start_relay(&mut self) -> Result<(), Failure> {
         if self.how != Intercept::Preload {
             let eager = self.how == Intercept::Seccomp || !self.dynamic;
-            self.relay = Some(WaitingRelay::start(self.trace.as_deref(), eager)?);
+            let trace = self.trace.as_deref();
+            self.relay = Some(WaitingRelay::start(trace, eager, self.host_loopback)?);
         }
         Ok(())
     }
@@ -132,6 +153,9 @@ impl Interception {
         if let Some(trace) = &self.trace {
             command.env("TASUKI_TRACE", trace);
         }
+        // Otherwise that of a program around this one, whose relay this is not.
+        command.env_remove("TASUKI_HOST_LOOPBACK");
+        command.envs(self.host_loopback.map(|to| ("TASUKI_HOST_LOOPBACK", to.to_string())));
         if self.how != Intercept::Seccomp {
             command.env("LD_PRELOAD", program::preload()?);
         }
