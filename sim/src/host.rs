@@ -402,7 +402,11 @@ impl StackHost {
                 EventKind::Acceptable => self.accept(),
                 EventKind::Eof => self.latest.eof = true,
                 EventKind::Failed(error) => self.latest.error = Some(error),
-                EventKind::Readable | EventKind::Urgent | EventKind::Acked | EventKind::Closed => {}
+                EventKind::Readable
+                | EventKind::Urgent
+                | EventKind::ErrorQueued
+                | EventKind::Acked
+                | EventKind::Closed => {}
             }
         }
         if let Some(stream) = self.stream.filter(|_| !self.left) {

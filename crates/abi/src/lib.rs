@@ -19,6 +19,7 @@
 //! client nic: layouts of the two kinds of region
 //! call: requests, replies and their slots
 //! data: descriptors of the queues
+//! queued_error: entries of error queues
 //! ancillary: ancillary data of datagrams
 //! stages network stats tcp fastopen companion: measurements, status and settings
 //! address option socket offload: the vocabulary of slots
@@ -43,6 +44,7 @@ pub mod network;
 pub mod nic;
 pub mod offload;
 pub mod option;
+pub mod queued_error;
 pub mod shared;
 mod socket;
 pub mod stages;

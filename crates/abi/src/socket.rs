@@ -183,5 +183,7 @@ flag_set! {
         /// The server is about to move it. Until [`SocketFlags::MOVED`] follows, nobody can say
         /// whether what the program publishes still counts.
         MOVING = 1 << 10;
+        /// The error queue has an entry ([`queued_error`](crate::queued_error)): POLLERR.
+        ERROR_QUEUED = 1 << 11;
     }
 }

@@ -17,21 +17,21 @@ use abi::ancillary::SendAncillary;
 use abi::call::{CallFlags, Op, PackagedCall, Reply, ReplyWords, Request};
 use abi::client::QUEUE;
 use abi::data::{DataDescriptor, DataFlags};
-use abi::option::{OptionKey, OptionPart, OptionValue};
-use abi::{Errno, Family, ShutdownHow, SocketId, SocketKind};
+use abi::{Errno, Family, SocketId, SocketKind};
 use inet::Handle;
 
 use crate::client::{Client, MAX_WAITING};
 use crate::engine::{Engine, SocketOwner};
 use crate::fault::ClientFault;
-use crate::options::{self, SetValue};
 use crate::refusal::Refusal;
 use crate::shared::Adoption;
-use crate::socket::{Socket, SocketState, WaitingCalls};
+use crate::socket::{Socket, SocketState};
 use crate::transfer::submit;
 use crate::tx::QueuedSend;
 
 mod cancel;
+mod disconnect;
+mod option;
 mod outcome;
 
 use self::outcome::{CallAnswer, CallOutcome, DONE, gives};
@@ -131,10 +131,9 @@ impl Client {
             Request::Shutdown { socket, how } => {
                 self.on_socket(socket, |client, socket| client.shutdown(engine, socket, how))
             }
-            Request::GetSockOpt { socket, key, from } => self.on_socket(socket, |_, socket| {
-                let value = options::get(engine, socket, key)?;
-                gives(Reply::Option(OptionPart::new(value.bytes(), from)))
-            }),
+            Request::GetSockOpt { socket, key, from } => {
+                self.on_socket(socket, |_, socket| option::get(engine, socket, key, from))
+            }
             Request::SetSockOpt { socket, key, value } => self
                 .on_socket(socket, |client, socket| client.setsockopt(engine, socket, key, &value)),
             Request::GetSockName { socket } => self.on_socket(socket, |_, socket| {
@@ -254,6 +253,9 @@ impl Client {
         let fast = call.flags.has(CallFlags::FAST);
         if fast && socket.fast_open {
             return self.end_syn_wait(engine, socket);
+        }
+        if call.flags.has(CallFlags::DISCONNECT) {
+            return self.disconnect(engine, socket);
         }
         check_family(socket.family, addr)?;
         if socket.state == SocketState::Connecting {
@@ -511,67 +513,6 @@ impl Client {
         self.may_wait()?;
         socket.waiting.recv.push_back(call.path);
         Ok(CallOutcome::Waits)
-    }
-
-    fn shutdown(
-        &mut self,
-        engine: &mut Engine,
-        socket: &mut Socket,
-        how: ShutdownHow,
-    ) -> CallAnswer {
-        let (core_how, read, write) = match how {
-            ShutdownHow::Read => (inet::ShutdownHow::Read, true, false),
-            ShutdownHow::Write => (inet::ShutdownHow::Write, false, true),
-            ShutdownHow::Both => (inet::ShutdownHow::Both, true, true),
-        };
-        // What was queued before is still sent, beyond the bounds on what is in flight. This
-        // happens once a connection: nothing can be sent after it.
-        let has_peer = matches!(socket.state, SocketState::Connected | SocketState::Connecting);
-        let ends = write && !socket.write_shut && has_peer;
-        self.take_sends(engine, socket, (!ends).then_some(QUEUE))?;
-        engine.stack.shutdown(engine.now, socket.handle, core_how)?;
-        socket.read_shut |= read;
-        socket.write_shut |= write;
-        let mut waiting = WaitingCalls::default();
-        if read {
-            // Waiting `recv` calls get the end of the stream. A listener stops listening.
-            std::mem::swap(&mut waiting, &mut socket.waiting);
-            std::mem::swap(&mut waiting.connect, &mut socket.waiting.connect);
-            if socket.state == SocketState::Listening {
-                socket.state = SocketState::Idle;
-                socket.accept_ready = 0;
-            }
-        }
-        self.sockets.touch(socket);
-        for path in waiting.recv {
-            self.finish(engine, Some(path), Ok(Reply::Readable(0).encode()))?;
-        }
-        for path in waiting.accept {
-            self.finish(engine, Some(path), Err(Errno::INVAL))?;
-        }
-        DONE
-    }
-
-    fn setsockopt(
-        &mut self,
-        engine: &mut Engine,
-        socket: &mut Socket,
-        key: OptionKey,
-        value: &OptionValue,
-    ) -> CallAnswer {
-        let bytes = value.bytes();
-        let value = SetValue::new(value, &bytes);
-        // An option applies to data sent from now on.
-        self.take_sends(engine, socket, Some(QUEUE))?;
-        if let Some(bytes) = options::recv_buffer(key, value)? {
-            socket.asked_recv = Some(bytes);
-            self.size_recv_buffer(engine, socket);
-        } else {
-            options::set(engine, socket, key, value)?;
-        }
-        self.sockets.touch(socket);
-        self.mark_dirty(socket.id.index);
-        DONE
     }
 }
 

@@ -62,6 +62,10 @@ impl Client {
                 self.settle(engine, socket);
                 Ok(())
             }
+            EventKind::ErrorQueued => {
+                self.on_error_queued(engine, socket);
+                Ok(())
+            }
             EventKind::Failed(error) => self.on_failed(engine, socket, errno(error)),
             EventKind::Closed => {
                 socket.state = SocketState::Dead;
@@ -70,6 +74,17 @@ impl Client {
                 Ok(())
             }
         }
+    }
+
+    /// The error queue has a new entry, or a connection that asks for errors has one and goes on.
+    #[cold]
+    fn on_error_queued(&mut self, engine: &mut Engine, socket: &mut Socket) {
+        socket.errors_queued = engine.stack.queued_error(socket.handle).is_some();
+        if let Some(error) = engine.stack.take_soft_error(socket.handle) {
+            socket.error = Some(errno(error));
+        }
+        socket.news = true;
+        self.sockets.touch(socket);
     }
 
     fn on_failed(
@@ -82,8 +97,10 @@ impl Client {
         self.receive(engine, socket);
         let mut readers = std::mem::take(&mut socket.waiting.recv);
         if !socket.is_stream() {
-            // As Linux: an unconnected socket gets no later error of a sent datagram.
-            if socket.state != SocketState::Connected {
+            // As Linux: an unconnected socket gets no later error of a sent datagram, unless it
+            // asks for errors.
+            if socket.state != SocketState::Connected && !engine.stack.queues_errors(socket.handle)
+            {
                 socket.waiting.recv = readers;
                 return Ok(());
             }

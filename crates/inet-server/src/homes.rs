@@ -125,6 +125,7 @@ impl Client {
             socket.shared = Some(number);
             let (failure, capacity) = (parked.failure.take(), parked.capacity);
             parked.restore(socket);
+            socket.errors_queued = engine.stack.queued_error(socket.handle).is_some();
             client.size_recv_buffer(engine, socket);
             client.keep_recv_buffer(socket, capacity);
             for ParkedDatagram { bytes, peer, ancillary } in parked.datagrams.drain(..) {

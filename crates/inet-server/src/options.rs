@@ -35,15 +35,8 @@ const MAX_BUFFER: u32 = 4 << 20;
 
 /// Is it an option without effect? The server keeps its value for getsockopt. There is one queue to
 /// the device, so priorities mean nothing. The stack chooses ports as late as possible anyway.
-/// Errors come to connected sockets whether these ask for them or not; the queue of errors, which
-/// the program may read then, is always empty.
 fn is_hint(level: i32, name: i32) -> bool {
-    matches!(
-        (level, name),
-        (SOL_SOCKET, SO_PRIORITY)
-            | (IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT | IP_RECVERR)
-            | (IPPROTO_IPV6, IPV6_RECVERR)
-    )
+    matches!((level, name), (SOL_SOCKET, SO_PRIORITY) | (IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT))
 }
 
 /// Does the socket have options of this level? If not, Linux refuses getsockopt with EOPNOTSUPP and
@@ -159,9 +152,7 @@ pub(crate) fn set(
             SO_TYPE | SO_ERROR | SO_DOMAIN | SO_PROTOCOL | SO_ACCEPTCONN | SO_COOKIE | SO_SNDLOWAT,
         ) => return Err(Errno::NOPROTOOPT.into()),
         _ if is_hint(level, name) => {
-            let flag = matches!(name, IP_RECVERR | IPV6_RECVERR);
             let value = given.int(level)?;
-            let value = if flag { i32::from(value != 0) } else { value };
             socket.hints.retain(|(hint, _)| *hint != key);
             socket.hints.push((key, value));
             return Ok(());

@@ -336,6 +336,21 @@ impl Rx {
         Ok(alleged - least)
     }
 
+    /// Forgets the bytes of a stream that the program cannot see yet.
+    pub(crate) fn forget_unpublished(&mut self) {
+        let published = self.published;
+        while self.areas.back().is_some_and(|filled| filled.first >= published) {
+            self.held -= self.areas.pop_back().map_or(0, |filled| filled.held());
+        }
+        if let Some(filled) = self.areas.back_mut().filter(|filled| filled.end > published) {
+            let forgotten = usize::try_from(filled.end - published).unwrap_or(filled.len);
+            filled.len = filled.len.saturating_sub(forgotten);
+            filled.end = published;
+        }
+        self.written = published;
+        self.stalled = false;
+    }
+
     /// Gives all areas back. The socket receives nothing any more.
     pub(crate) fn clear(&mut self) {
         self.areas.clear();

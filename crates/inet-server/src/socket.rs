@@ -115,6 +115,8 @@ pub(crate) struct Socket {
     pub(crate) urgent_inline: bool,
     /// Something happened that counts as a change, although no word shows it.
     pub(crate) news: bool,
+    /// The error queue has an entry.
+    pub(crate) errors_queued: bool,
     /// An error for the error word.
     pub(crate) error: Option<Errno>,
     /// The last error about a datagram that the core did not take.
@@ -140,7 +142,8 @@ pub(crate) struct Socket {
     pub(crate) moved: bool,
     /// The program has closed a socket that had moved.
     pub(crate) let_go: bool,
-    /// Bytes of the stream that programs consumed at earlier homes.
+    /// Bytes of the stream that programs consumed at earlier homes, less the bytes of earlier
+    /// connections of this socket; it wraps around 0.
     pub(crate) rx_skip: u64,
 }
 
@@ -190,6 +193,7 @@ impl Socket {
             urgent: 0,
             urgent_inline: false,
             news: false,
+            errors_queued: false,
             error: None,
             refusal: None,
             waiting: WaitingCalls::default(),
@@ -222,7 +226,13 @@ impl Socket {
     /// Notes the position after the newest urgent byte, which the core counts from the beginning of
     /// the connection on.
     pub(crate) fn set_urgent(&mut self, mark: Option<u64>) {
-        self.urgent = mark.map_or(0, |at| (at + 1).saturating_sub(self.rx_skip));
+        self.urgent = mark.map_or(0, |at| self.position(at + 1));
+    }
+
+    /// The program's position for a position of the core; 0 for one before the program's first.
+    pub(crate) fn position(&self, of_core: u64) -> u64 {
+        let position = of_core.wrapping_sub(self.rx_skip);
+        if i64::try_from(position).is_ok() { position } else { 0 }
     }
 
     /// The core will send nothing more for this socket, and receive nothing.
@@ -243,6 +253,9 @@ impl Socket {
         };
         if self.urgent_inline {
             flags |= SocketFlags::URGENT_INLINE;
+        }
+        if self.errors_queued {
+            flags |= SocketFlags::ERROR_QUEUED;
         }
         // The end of the stream is visible only after all bytes before it.
         let all_read = self.rx.is_published() && !self.rx.stalled;

@@ -26,6 +26,8 @@ use crate::tx::chunk::ClientChunk;
 
 mod datagrams;
 
+pub(crate) use datagrams::ancillary;
+
 /// Sockets of one client looked at in one iteration.
 const SOCKETS_PER_ITERATION: usize = 64;
 /// Descriptors to send of one client taken in one iteration while several clients are active: the

@@ -60,4 +60,16 @@ pub enum Error {
     /// A broadcast address without permission to broadcast.
     #[error("permission denied")]
     Denied,
+    /// The peer's host does not have the protocol.
+    #[error("protocol not available")]
+    ProtocolUnreachable,
+    /// A router says that the peer's host does not exist.
+    #[error("host is down")]
+    HostDown,
+    /// A router says that the sender's host is isolated.
+    #[error("machine is not on the network")]
+    NotOnNetwork,
+    /// A node on the path says that a packet's header is wrong.
+    #[error("protocol error")]
+    Protocol,
 }

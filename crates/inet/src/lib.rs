@@ -165,6 +165,7 @@ pub use link::interfaces::InterfaceConfig;
 pub use link::neighbour::NeighbourInfo;
 pub use offload::{Checksum, Features, RxOffload, SegmentKind, Segments, TxOffload};
 pub use owner_id::OwnerId;
+pub use sockets::error_queue::{ErrorOrigin, IcmpOrigin, PendingErrorChange, QueuedError};
 pub use sockets::events::{Event, EventKind};
 pub use sockets::options::{MtuDiscover, OptionName, SockOption};
 pub use stack::Stack;

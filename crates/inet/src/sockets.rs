@@ -15,6 +15,7 @@ mod cookies;
 mod counters;
 mod datagram;
 mod demux;
+pub(crate) mod error_queue;
 mod event_queue;
 pub(crate) mod events;
 pub(crate) mod fast_open_keys;

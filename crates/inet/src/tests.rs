@@ -2,6 +2,7 @@
 
 mod arp;
 mod dhcp;
+mod disconnect;
 mod echo;
 mod fastopen;
 mod fin_acks;

@@ -9,7 +9,7 @@ use core::ffi::c_int;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rustix::io::Errno;
-use sockets::{AncillarySet, Family, RecvAncillary, SendAncillary};
+use sockets::{AncillarySet, Family, QueuedErrorEntry, RecvAncillary, SendAncillary};
 
 use crate::errno::Outcome;
 use crate::sockaddr::to_bytes;
@@ -24,6 +24,9 @@ const SO_TIMESTAMPNS: c_int = 35;
 const UDP_SEGMENT: c_int = 103;
 const UDP_GRO: c_int = 104;
 const IPV6_ORIGDSTADDR: c_int = 74;
+/// Bytes of the offender's address in a message of the error queue.
+const V4_OFFENDER: usize = size_of::<libc::sockaddr_in>();
+const V6_OFFENDER: usize = size_of::<libc::sockaddr_in6>();
 const NANOS: u64 = 1_000_000_000;
 
 /// Decodes the control messages of a send.
@@ -169,6 +172,30 @@ impl<'a> Room<'a> {
             IpAddr::V4(to) => self.tell_v4(how, to),
             IpAddr::V6(to) => self.tell_v6(how, to),
         }
+    }
+
+    /// Adds the messages that tell of an entry of the error queue.
+    pub(crate) fn tell_error(&mut self, error: &QueuedErrorEntry, family: Family) {
+        if let Some((_, how)) = &error.message {
+            self.tell(how, family);
+        }
+        let (level, kind, len) = match family {
+            Family::V4 => (libc::IPPROTO_IP, libc::IP_RECVERR, V4_OFFENDER),
+            Family::V6 => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR, V6_OFFENDER),
+        };
+        // A `struct sock_extended_err`, then the node that reported the error.
+        let mut data = Vec::with_capacity(16 + len);
+        data.extend(error.errno.to_ne_bytes());
+        data.extend([error.origin as u8, error.kind, error.code, 0]);
+        data.extend(error.info.to_ne_bytes());
+        data.extend([0; 4]);
+        if let Some((from, _)) = error.message
+            && let Ok((bytes, len)) = to_bytes(from, family)
+        {
+            data.extend(bytes.get(..len).unwrap_or_default());
+        }
+        data.resize(16 + len, 0);
+        self.put(level, kind, &data);
     }
 
     fn tell_v4(&mut self, how: &RecvAncillary, to: Ipv4Addr) {

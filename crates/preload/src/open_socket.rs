@@ -22,7 +22,7 @@ use sockets::{
 use crate::errno::Outcome;
 use crate::registrations::Source;
 use crate::time;
-use crate::transfer::Endpoint;
+use crate::transfer::{Endpoint, error_packet};
 
 /// Sleeps until a socket's version is no longer the one given, poll(2) reports something for
 /// `kernel`, the deadline passes, or for no reason.
@@ -294,6 +294,10 @@ impl Endpoint for OpenSocket {
             return Err(Errno::NOTCONN);
         }
         self.socket.recv_urgent(peek)
+    }
+
+    fn recv_error(&self, bufs: &mut [IoSliceMut<'_>]) -> Outcome<Received> {
+        Ok(error_packet(&self.socket.take_queued_error()?, bufs))
     }
 
     fn connect_fast(&self, to: SocketAddr, wait: Wait) -> Outcome<()> {

@@ -114,6 +114,10 @@ impl Endpoint for SharedEndpoint {
         self.repeat(Wait::No, |open| open.recv_urgent(peek))
     }
 
+    fn recv_error(&self, bufs: &mut [IoSliceMut<'_>]) -> Outcome<Received> {
+        self.repeat(Wait::No, |open| open.recv_error(bufs))
+    }
+
     fn connect_fast(&self, to: SocketAddr, wait: Wait) -> Outcome<()> {
         self.repeat(wait, |open| open.connect_fast(to, wait))
     }

@@ -10,7 +10,7 @@ use core::net::SocketAddr;
 use std::io::{IoSlice, IoSliceMut};
 
 use rustix::io::Errno;
-use sockets::{Received, SendFlags, SocketKind, Wait};
+use sockets::{QueuedErrorEntry, Received, SendFlags, SocketKind, Wait};
 
 use crate::errno::Outcome;
 
@@ -33,6 +33,8 @@ pub(crate) trait Endpoint {
     fn recv_urgent(&self, peek: bool) -> Outcome<Option<u8>>;
     /// Connects a stream whose SYN takes the first bytes of the next send.
     fn connect_fast(&self, to: SocketAddr, wait: Wait) -> Outcome<()>;
+    /// Receives the packet of the oldest entry of the error queue.
+    fn recv_error(&self, bufs: &mut [IoSliceMut<'_>]) -> Outcome<Received>;
     /// Receives the bytes or the datagram that are there.
     fn recv(&self, bufs: &mut [IoSliceMut<'_>], peek: bool, wait: Wait) -> Outcome<Received>;
 }
@@ -87,7 +89,7 @@ pub(crate) fn receive(
     wait: Wait,
 ) -> Outcome<Received> {
     if flags & libc::MSG_ERRQUEUE != 0 {
-        return Err(Errno::AGAIN);
+        return endpoint.recv_error(bufs);
     }
     let peek = flags & libc::MSG_PEEK != 0;
     // A datagram socket receives as ever.
@@ -110,6 +112,14 @@ pub(crate) fn receive(
         }
         _ => discard(endpoint, total, wanted, wait),
     }
+}
+
+/// The packet of an entry of the error queue. As Linux: MSG_TRUNC makes no difference.
+pub(crate) fn error_packet(entry: &QueuedErrorEntry, bufs: &mut [IoSliceMut<'_>]) -> Received {
+    let room = bufs.iter_mut().flat_map(|buf| buf.iter_mut());
+    let copied = room.zip(&entry.payload).map(|(to, from)| *to = *from);
+    let len = copied.count();
+    Received { len, full_len: len, from: Some(entry.destination), ancillary: None }
 }
 
 /// Most bytes that MSG_PEEK with MSG_TRUNC counts.
@@ -278,6 +288,10 @@ mod tests {
         fn wait_for_more(&self, _than: usize, wait: Wait) -> Outcome<bool> {
             self.waits.borrow_mut().push(wait);
             Ok(matches!(self.steps.borrow().front(), Some(Ok(1..))))
+        }
+
+        fn recv_error(&self, _bufs: &mut [IoSliceMut<'_>]) -> Outcome<Received> {
+            Err(Errno::AGAIN)
         }
 
         fn recv_urgent(&self, _peek: bool) -> Outcome<Option<u8>> {

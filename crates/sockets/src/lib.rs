@@ -67,6 +67,7 @@ mod socket;
 mod wait;
 
 pub use abi::ancillary::{AncillarySet, RecvAncillary, SendAncillary};
+pub use abi::queued_error::{QueuedErrorEntry, QueuedErrorOrigin};
 pub use abi::{Errno, Family, ShutdownHow, SocketKind};
 pub use batch::CallBatch;
 pub use client::Client;

@@ -23,6 +23,7 @@ mod connect;
 mod core;
 mod datagram;
 mod destinations;
+mod errors;
 mod fastopen;
 mod file;
 mod handle;

@@ -264,7 +264,7 @@ impl Socket {
                 self.error = Some(errno::of(error));
                 self.failed = true;
             }
-            EventKind::Urgent | EventKind::Closed => {}
+            EventKind::Urgent | EventKind::ErrorQueued | EventKind::Closed => {}
         }
     }
 }

@@ -12,5 +12,7 @@ flag_set! {
         /// A no-reply call: no thread waits for its result. The server posts the usual result
         /// without ringing: success; for a connect, that the attempt goes on.
         QUIET = 4;
+        /// Connect takes the peer away (AF_UNSPEC); the address means nothing.
+        DISCONNECT = 8;
     }
 }

@@ -58,6 +58,8 @@ pub(super) fn core_option(level: i32, name: i32) -> Option<CoreOption> {
         (SOL_SOCKET, SO_RCVLOWAT) => Amount(Name::RecvLowat, Make::RecvLowat),
         (IPPROTO_IP, IP_TOS) => Byte(Name::Tos, Make::Tos),
         (IPPROTO_IP, IP_TTL) => Byte(Name::Ttl, Make::Ttl),
+        (IPPROTO_IP, IP_RECVERR) => Flag(Name::RecvErrors4, Make::RecvErrors4),
+        (IPPROTO_IPV6, IPV6_RECVERR) => Flag(Name::RecvErrors6, Make::RecvErrors6),
         (IPPROTO_IPV6, IPV6_UNICAST_HOPS) => Hops,
         (IPPROTO_IPV6, IPV6_TCLASS) => Byte(Name::TrafficClass, Make::TrafficClass),
         (IPPROTO_IPV6, IPV6_V6ONLY) => Flag(Name::V6Only, Make::V6Only),
@@ -106,6 +108,8 @@ pub(super) fn value_of(option: SockOption) -> OptionBytes {
         | SockOption::FastOpenNoCookie(on)
         | SockOption::QuickAck(on)
         | SockOption::UdpGro(on)
+        | SockOption::RecvErrors4(on)
+        | SockOption::RecvErrors6(on)
         | SockOption::MulticastLoop(on)
         | SockOption::MulticastAll(on)
         | SockOption::Broadcast(on) => OptionBytes::int(on.into()),
@@ -141,13 +145,7 @@ pub(super) fn value_of(option: SockOption) -> OptionBytes {
         }
         SockOption::Linger(None) => linger(0, Duration::ZERO),
         SockOption::Linger(Some(time)) => linger(1, time),
-        SockOption::Congestion(kind) => {
-            let mut name = [0; CONGESTION_NAME];
-            for (byte, letter) in name.iter_mut().zip(kind.name().bytes()) {
-                *byte = letter;
-            }
-            OptionBytes::new(&name)
-        }
+        SockOption::Congestion(kind) => OptionBytes::new(&congestion_name(kind)),
         SockOption::FastOpenKeys(keys) => {
             let other = keys.other.into_iter().flatten();
             OptionBytes::new(&keys.current.into_iter().chain(other).collect::<Vec<u8>>())
@@ -158,6 +156,15 @@ pub(super) fn value_of(option: SockOption) -> OptionBytes {
             OptionBytes::count(bytes as u64)
         }
     }
+}
+
+/// The name of an algorithm, with zeros behind it.
+fn congestion_name(kind: CongestionKind) -> [u8; CONGESTION_NAME] {
+    let mut name = [0; CONGESTION_NAME];
+    for (byte, letter) in name.iter_mut().zip(kind.name().bytes()) {
+        *byte = letter;
+    }
+    name
 }
 
 pub(super) fn name_of(option: CoreOption) -> OptionName {

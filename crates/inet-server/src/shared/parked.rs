@@ -53,7 +53,8 @@ pub(crate) struct ParkedSocket {
 impl ParkedSocket {
     /// The state and the settings of a socket, without what was received.
     pub(crate) fn of(socket: &mut Socket, client: u16) -> Self {
-        let rx_skip = socket.rx_skip + if socket.is_stream() { socket.rx.consumed() } else { 0 };
+        let consumed = if socket.is_stream() { socket.rx.consumed() } else { 0 };
+        let rx_skip = socket.rx_skip.wrapping_add(consumed);
         Self {
             handle: socket.handle,
             family: socket.family,
@@ -64,7 +65,7 @@ impl ParkedSocket {
             eof: socket.eof,
             read_shut: socket.read_shut,
             write_shut: socket.write_shut,
-            urgent: if socket.urgent > 0 { socket.urgent + socket.rx_skip } else { 0 },
+            urgent: if socket.urgent > 0 { socket.urgent.wrapping_add(socket.rx_skip) } else { 0 },
             urgent_inline: socket.urgent_inline,
             error: socket.take_error(),
             refusal: socket.refusal,
@@ -88,7 +89,7 @@ impl ParkedSocket {
         socket.read_shut = self.read_shut;
         socket.write_shut = self.write_shut;
         socket.rx_skip = self.rx_skip;
-        socket.urgent = self.urgent.saturating_sub(self.rx_skip);
+        socket.urgent = if self.urgent > 0 { socket.position(self.urgent) } else { 0 };
         socket.urgent_inline = self.urgent_inline;
         socket.error = self.error;
         socket.refusal = self.refusal;
@@ -110,7 +111,11 @@ impl ParkedSocket {
             EventKind::Eof => self.eof = true,
             EventKind::Failed(error) => self.failure = Some(error),
             EventKind::Closed => self.state = SocketState::Dead,
-            EventKind::Acceptable | EventKind::Urgent | EventKind::Readable | EventKind::Acked => {}
+            EventKind::Acceptable
+            | EventKind::Urgent
+            | EventKind::ErrorQueued
+            | EventKind::Readable
+            | EventKind::Acked => {}
         }
     }
 }

@@ -106,7 +106,8 @@ pub(crate) fn receive(engine: &mut Engine, socket: &mut Socket, pool: &Pool) -> 
     copied
 }
 
-fn ancillary(
+/// The ancillary data of a datagram, or of the message that reported an error.
+pub(crate) fn ancillary(
     engine: &Engine,
     socket: &Socket,
     info: &DatagramInfo,

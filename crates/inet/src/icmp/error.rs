@@ -1,11 +1,13 @@
 //! Errors sent, and errors received.
 
 use core::net::{IpAddr, SocketAddr};
+use core::ops::Range;
 
 use smoltcp::wire::IpProtocol;
 
 use super::echo::EchoNumbers;
 use crate::error::Error;
+use crate::ip::Packet;
 use crate::tcp::Endpoints;
 
 /// An ICMP error to be sent to the sender of a packet.
@@ -30,10 +32,24 @@ pub(crate) enum ReportedError {
 }
 
 /// An ICMP error about a packet of this host, not yet verified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IcmpReport {
     pub(crate) error: ReportedError,
     pub(crate) quote: QuotedPacket,
+    /// The packet of the message.
+    pub(crate) packet: Packet,
+    /// Type and code of the message.
+    pub(crate) kind: (u8, u8),
+    /// The MTU, or the position of a bad byte of the quoted packet, or 0.
+    pub(crate) info: u32,
+}
+
+impl IcmpReport {
+    /// Range in the message's frame of the quoted packet's transport header and payload.
+    pub(crate) fn transport(&self) -> Range<usize> {
+        let end = self.packet.payload.end;
+        end.saturating_sub(self.quote.transport_len)..end
+    }
 }
 
 /// The packet that an ICMP error quotes.
@@ -45,6 +61,8 @@ pub(crate) struct QuotedPacket {
     pub(crate) ends: Endpoints,
     /// The first sequence number if it was a TCP segment.
     pub(crate) seq: u32,
+    /// Number of quoted bytes from the transport header on.
+    pub(crate) transport_len: usize,
 }
 
 impl QuotedPacket {
@@ -67,6 +85,7 @@ impl QuotedPacket {
             _ => (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])),
         };
         let ends = Endpoints { local: end(source, local), remote: end(destination, remote) };
-        Some(Self { protocol, ends, seq: u32::from_be_bytes([e, f, g, h]) })
+        let seq = u32::from_be_bytes([e, f, g, h]);
+        Some(Self { protocol, ends, seq, transport_len: bytes.len() })
     }
 }

@@ -46,7 +46,8 @@ enum IcmpMessage<'a> {
         seq_no: u16,
         data: &'a [u8],
     },
-    Error(IcmpReport),
+    /// With the MTU, or the position of a bad byte.
+    Error(ReportedError, QuotedPacket, u32),
     Reply(EchoNumbers),
     /// Of no interest here.
     Other,
@@ -63,6 +64,7 @@ fn parse(bytes: &[u8]) -> Result<IcmpMessage<'_>, BadIcmp> {
     if !view.verify_checksum() {
         return Err(BadIcmp::Checksum);
     }
+    let mut info = 0;
     let (error, hard) = match (view.msg_type(), view.msg_code()) {
         (Icmpv4Message::EchoRequest, 0) => {
             let (ident, seq_no) = (view.echo_ident(), view.echo_seq_no());
@@ -83,18 +85,22 @@ fn parse(bytes: &[u8]) -> Result<IcmpMessage<'_>, BadIcmp> {
                 0 => plateau(word(HEADER + 2)),
                 mtu => mtu,
             };
-            return Ok(IcmpMessage::Error(IcmpReport { error: ReportedError::TooBig(mtu), quote }));
+            return Ok(IcmpMessage::Error(ReportedError::TooBig(mtu), quote, mtu.into()));
         }
         (Icmpv4Message::DstUnreachable, code) => match unreachable(code) {
             Some(meaning) => meaning,
             None => return Ok(IcmpMessage::Other),
         },
         (Icmpv4Message::TimeExceeded, _) => (Error::HostUnreachable, false),
+        (Icmpv4Message::ParamProblem, _) => {
+            info = bytes.get(4).copied().unwrap_or_default().into();
+            (Error::Protocol, true)
+        }
         _ => return Ok(IcmpMessage::Other),
     };
     let quote = parse_quote(view.data()).ok_or(BadIcmp::Malformed)?;
     let error = ReportedError::Unreachable { error, hard };
-    Ok(IcmpMessage::Error(IcmpReport { error, quote }))
+    Ok(IcmpMessage::Error(error, quote, info))
 }
 
 /// The meaning of the codes of "destination unreachable", as Linux's `icmp_err_convert`. True if a
@@ -103,10 +109,14 @@ fn parse(bytes: &[u8]) -> Result<IcmpMessage<'_>, BadIcmp> {
 fn unreachable(code: u8) -> Option<(Error, bool)> {
     Some(match code {
         0 | 11 => (Error::NetUnreachable, false),
-        1 | 5 | 12 => (Error::HostUnreachable, false),
-        2 | 3 => (Error::Refused, true),
+        1 | 12 => (Error::HostUnreachable, false),
+        2 => (Error::ProtocolUnreachable, true),
+        3 => (Error::Refused, true),
+        5 => (Error::Unsupported, false),
         6 | 9 => (Error::NetUnreachable, true),
-        7 | 8 | 10 | 13 | 14 | 15 => (Error::HostUnreachable, true),
+        7 => (Error::HostDown, true),
+        8 => (Error::NotOnNetwork, true),
+        10 | 13 | 14 | 15 => (Error::HostUnreachable, true),
         _ => return None,
     })
 }
@@ -124,7 +134,8 @@ fn parse_quote(bytes: &[u8]) -> Option<QuotedPacket> {
 }
 
 /// The further handling of an ICMP packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "it lives for one call")]
 pub(crate) enum Icmpv4Input {
     /// Nothing: it was answered or dropped.
     Done,
@@ -155,7 +166,11 @@ impl IcmpLayer {
                     self.send_echo_reply(cx, now, packet, &reply, out);
                 }
             }
-            Ok(IcmpMessage::Error(report)) => return Icmpv4Input::Report(report),
+            Ok(IcmpMessage::Error(error, quote, info)) => {
+                let kind = bytes.first_chunk().map_or((0, 0), |[kind, code]| (*kind, *code));
+                let packet = packet.clone();
+                return Icmpv4Input::Report(IcmpReport { error, quote, packet, kind, info });
+            }
             Ok(IcmpMessage::Reply(numbers)) => return Icmpv4Input::EchoReply(numbers),
             Ok(IcmpMessage::Other) => self.counters.icmp_stray += 1,
         }

@@ -24,13 +24,13 @@ const CHECKSUM: core::ops::Range<usize> = 2..4;
 /// gets the error without having asked.
 fn meaning(kind: Icmpv6Message, code: u8) -> Option<(Error, bool)> {
     Some(match (kind, code) {
+        (Icmpv6Message::DstUnreachable, 7..) => (Error::Protocol, true),
         (Icmpv6Message::DstUnreachable, 0) => (Error::NetUnreachable, false),
         (Icmpv6Message::DstUnreachable, 1 | 5 | 6) => (Error::Denied, true),
         (Icmpv6Message::DstUnreachable, 2 | 3) => (Error::HostUnreachable, false),
         (Icmpv6Message::DstUnreachable, 4) => (Error::Refused, true),
         (Icmpv6Message::TimeExceeded, _) => (Error::HostUnreachable, false),
-        // The protocol is not spoken there, as "protocol unreachable" of IPv4.
-        (Icmpv6Message::ParamProblem, 1) => (Error::Refused, true),
+        (Icmpv6Message::ParamProblem, _) => (Error::Protocol, true),
         _ => return None,
     })
 }
@@ -58,7 +58,8 @@ fn parse_quote(bytes: &[u8], interface: InterfaceId) -> Option<QuotedPacket> {
 }
 
 /// The further handling of an ICMPv6 packet, by other layers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "it lives for one call")]
 pub(crate) enum Icmpv6Input {
     /// Nothing: it was answered, dropped, or about groups.
     Done,
@@ -148,20 +149,21 @@ impl IcmpLayer {
             self.counters.icmp_malformed += 1;
             return None;
         };
+        let word = bytes.get(4..).and_then(<[u8]>::first_chunk);
+        let info = word.map_or(0, |word| u32::from_be_bytes(*word));
         let error = match (kind, meaning(kind, code)) {
             (Icmpv6Message::PktTooBig, _) => {
-                let mtu = bytes.get(4..).and_then(<[u8]>::first_chunk);
-                let mtu = mtu.map_or(0, |mtu| u32::from_be_bytes(*mtu));
                 // RFC 8201 4: every IPv6 link takes packets of 1280 bytes, so a report of less is
                 // ignored.
-                let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+                let mtu = u16::try_from(info).unwrap_or(u16::MAX);
                 Some(ReportedError::TooBig(mtu)).filter(|_| mtu >= v6::LEAST_MTU)
             }
             (_, Some((error, hard))) => Some(ReportedError::Unreachable { error, hard }),
             (_, None) => None,
         };
         self.counters.icmp_stray += u64::from(error.is_none());
-        error.map(|error| IcmpReport { error, quote })
+        let (packet, kind) = (packet.clone(), (kind.into(), code));
+        error.map(|error| IcmpReport { error, quote, packet, kind, info })
     }
 
     /// Sends an error to the sender of `packet`, which came in `frame`.

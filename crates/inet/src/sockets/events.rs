@@ -25,6 +25,8 @@ pub enum EventKind {
     Urgent,
     /// There is something to receive.
     Readable,
+    /// The error queue has a new entry.
+    ErrorQueued,
     /// The peer has ended its stream and `recv` has given out all of it.
     Eof,
     /// `acked` has moved.
@@ -45,13 +47,14 @@ pub(crate) struct PendingEvents {
 }
 
 impl PendingEvents {
-    const KINDS: [EventKind; 6] = [
+    const KINDS: [EventKind; 7] = [
         EventKind::Connected,
         EventKind::Acceptable,
         EventKind::Urgent,
         EventKind::Readable,
         EventKind::Eof,
         EventKind::Acked,
+        EventKind::ErrorQueued,
     ];
     const CLOSED: u8 = 1 << 7;
 

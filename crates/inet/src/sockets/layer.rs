@@ -6,6 +6,7 @@ mod close;
 mod connect;
 mod datagram_input;
 mod datagram_output;
+mod disconnect;
 mod echo;
 mod errors;
 mod fast_open;

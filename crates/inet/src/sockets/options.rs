@@ -113,6 +113,10 @@ pub enum SockOption {
     MulticastAll(bool),
     /// The only interface to use (SO_BINDTODEVICE).
     BindToDevice(Option<InterfaceId>),
+    /// Errors of IPv4 packets are queued, and reported without a connection too (IP_RECVERR).
+    RecvErrors4(bool),
+    /// Errors of IPv6 packets are queued, and reported without a connection too (IPV6_RECVERR).
+    RecvErrors6(bool),
 }
 
 /// The values of IP_MTU_DISCOVER, as Linux numbers them.
@@ -202,6 +206,8 @@ pub enum OptionName {
     MulticastLoop,
     MulticastAll,
     BindToDevice,
+    RecvErrors4,
+    RecvErrors6,
 }
 
 /// The options of one socket; a connection inherits its listener's.
@@ -214,7 +220,7 @@ pub(crate) struct SocketOptions {
     pub(crate) recv_buffer: usize,
     /// The receive buffer's size was set, and does not grow.
     pub(crate) recv_locked: bool,
-    pub(crate) send_buffer: usize,
+    pub(crate) send_buffer: u32,
     pub(crate) reuse_addr: bool,
     pub(crate) broadcast: bool,
     pub(crate) linger: Option<Duration>,
@@ -249,13 +255,15 @@ pub(crate) struct SocketOptions {
     pub(crate) multicast_loop: bool,
     pub(crate) multicast_all: bool,
     pub(crate) device: Option<InterfaceId>,
+    pub(crate) recv_errors4: bool,
+    pub(crate) recv_errors6: bool,
 }
 
 /// Least bound of the window, bytes.
 const LEAST_CLAMP: u32 = 1152;
 
 /// Linux's default of SO_SNDBUF for streams and datagrams alike, near enough.
-const SEND_BUFFER: usize = 212_992;
+const SEND_BUFFER: u32 = 212_992;
 
 impl SocketOptions {
     pub(crate) fn new(config: &Config, recv_buffer: usize) -> Self {
@@ -300,7 +308,14 @@ impl SocketOptions {
             multicast_loop: true,
             multicast_all: true,
             device: None,
+            recv_errors4: false,
+            recv_errors6: false,
         }
+    }
+
+    /// Whether errors of packets of that family are queued.
+    pub(crate) fn queues_errors(&self, v6: bool) -> bool {
+        if v6 { self.recv_errors6 } else { self.recv_errors4 }
     }
 
     /// The kinds of sockets that may share the address.
@@ -379,7 +394,7 @@ impl SocketOptions {
             OptionName::KeepInterval => SockOption::KeepInterval(self.keep_alive_times.interval),
             OptionName::KeepCount => SockOption::KeepCount(self.keep_alive_times.probes),
             OptionName::RecvBuffer => SockOption::RecvBuffer(self.recv_buffer),
-            OptionName::SendBuffer => SockOption::SendBuffer(self.send_buffer),
+            OptionName::SendBuffer => SockOption::SendBuffer(self.send_buffer as usize),
             OptionName::ReuseAddr => SockOption::ReuseAddr(self.reuse_addr),
             OptionName::Broadcast => SockOption::Broadcast(self.broadcast),
             OptionName::Linger => SockOption::Linger(self.linger),
@@ -417,6 +432,8 @@ impl SocketOptions {
             OptionName::MulticastLoop => SockOption::MulticastLoop(self.multicast_loop),
             OptionName::MulticastAll => SockOption::MulticastAll(self.multicast_all),
             OptionName::BindToDevice => SockOption::BindToDevice(self.device),
+            OptionName::RecvErrors4 => SockOption::RecvErrors4(self.recv_errors4),
+            OptionName::RecvErrors6 => SockOption::RecvErrors6(self.recv_errors6),
         }
     }
 
@@ -445,7 +462,9 @@ impl SocketOptions {
             SockOption::RecvBuffer(bytes) => {
                 (self.recv_buffer, self.recv_locked) = (bytes, true);
             }
-            SockOption::SendBuffer(bytes) => self.send_buffer = bytes,
+            SockOption::SendBuffer(bytes) => {
+                self.send_buffer = u32::try_from(bytes).unwrap_or(u32::MAX);
+            }
             SockOption::ReuseAddr(on) => self.reuse_addr = on,
             SockOption::Broadcast(on) => self.broadcast = on,
             SockOption::Linger(time) => self.linger = time,
@@ -484,6 +503,8 @@ impl SocketOptions {
             SockOption::MulticastLoop(on) => self.multicast_loop = on,
             SockOption::MulticastAll(on) => self.multicast_all = on,
             SockOption::BindToDevice(interface) => self.device = interface,
+            SockOption::RecvErrors4(on) => self.recv_errors4 = on,
+            SockOption::RecvErrors6(on) => self.recv_errors6 = on,
         }
         true
     }

@@ -33,6 +33,8 @@ struct OwnerUsage {
     out_of_order: Option<OutOfOrderUse>,
     /// Frames of its connections that are not accepted. It is made when the first comes.
     unaccepted: Option<UnacceptedUse>,
+    /// Bytes of the error queues of all its sockets.
+    error_bytes: usize,
 }
 
 impl OwnerUsage {
@@ -150,6 +152,18 @@ impl Owners {
     ) -> Option<&UnacceptedUse> {
         let usage = self.usage.get_mut(owner.index()).filter(|_| owner.is_limited())?;
         Some(usage.unaccepted.get_or_insert_with(|| held.unaccepted_use()))
+    }
+
+    /// Bytes that the error queues of an owner's sockets have.
+    pub(super) fn error_bytes(&self, owner: OwnerId) -> usize {
+        self.usage(owner).map_or(0, |usage| usage.error_bytes)
+    }
+
+    /// An owner's error queues have `more` bytes more and `fewer` bytes fewer.
+    pub(super) fn count_error_bytes(&mut self, owner: OwnerId, more: usize, fewer: usize) {
+        if let Some(usage) = self.usage.get_mut(owner.index()) {
+            usage.error_bytes = (usage.error_bytes + more).saturating_sub(fewer);
+        }
     }
 
     /// An owner has another TIME-WAIT record. `is_live` tells which of them are not over.

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use core::net::SocketAddr;
 
 use super::datagram::Datagram;
+use super::error_queue::ErrorQueue;
 use super::events::PendingEvents;
 use super::kinds::{Family, SocketKind};
 use super::listener::Listener;
@@ -38,6 +39,54 @@ pub(crate) enum Ownership {
     Orphan,
 }
 
+/// The parts of its address that a socket's owner named by `bind`. They outlive a disconnect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Binding {
+    /// `bind` was not called.
+    None,
+    /// Any address and any port.
+    Any,
+    /// An address, with any port.
+    Address,
+    /// A port of any address.
+    Port,
+    /// An address and a port.
+    Both,
+}
+
+impl Binding {
+    /// By `bind` to this address.
+    pub(crate) fn to(asked: &SocketAddr) -> Self {
+        match (asked.ip().is_unspecified(), asked.port() == 0) {
+            (true, true) => Self::Any,
+            (false, true) => Self::Address,
+            (true, false) => Self::Port,
+            (false, false) => Self::Both,
+        }
+    }
+
+    /// Whether `bind` was called: the address outlives a failed connection.
+    pub(crate) fn is_bound(self) -> bool {
+        self != Self::None
+    }
+
+    pub(crate) fn names_address(self) -> bool {
+        matches!(self, Self::Address | Self::Both)
+    }
+
+    pub(crate) fn names_port(self) -> bool {
+        matches!(self, Self::Port | Self::Both)
+    }
+}
+
+/// The state that few sockets have, in memory of its own.
+#[derive(Debug, Default)]
+pub(crate) struct RareState {
+    pub(crate) errors: ErrorQueue,
+    /// The port that a stream had before it was disconnected, which getsockname still shows.
+    pub(crate) former_port: u16,
+}
+
 /// A table entry.
 #[derive(Debug)]
 pub(crate) struct Socket<T, R> {
@@ -49,8 +98,8 @@ pub(crate) struct Socket<T, R> {
     pub(crate) local: Option<SocketAddr>,
     /// Its claim in [`Ports`](super::ports::Ports).
     pub(crate) claim: Option<PortClaim>,
-    /// `bind` was called: the address outlives a failed connection.
-    pub(crate) bound: bool,
+    /// The parts of the address that `bind` named.
+    pub(crate) binding: Binding,
     pub(crate) events: PendingEvents,
     /// In the queue of those that may have something to send.
     pub(crate) ready: bool,
@@ -62,6 +111,8 @@ pub(crate) struct Socket<T, R> {
     pub(crate) waits_for: Option<NeighbourKey>,
     pub(crate) timer: Option<TimerId>,
     pub(crate) ownership: Ownership,
+    /// What few sockets have.
+    pub(crate) rare: Option<Box<RareState>>,
     pub(crate) body: SocketBody<T, R>,
 }
 
@@ -80,7 +131,7 @@ impl<T, R> Socket<T, R> {
             options,
             local: None,
             claim: None,
-            bound: false,
+            binding: Binding::None,
             events: PendingEvents::default(),
             ready: false,
             exit: InterfaceId::LOOPBACK,
@@ -88,6 +139,7 @@ impl<T, R> Socket<T, R> {
             waits_for: None,
             timer: None,
             ownership: Ownership::Open,
+            rare: None,
             body,
         }
     }

@@ -7,6 +7,7 @@ use crate::bytes::{RxBytes, TxBytes};
 use crate::error::Error;
 use crate::interface_id::InterfaceSet;
 use crate::owner_id::OwnerId;
+use crate::sockets::error_queue::{PendingErrorChange, QueuedError};
 use crate::sockets::kinds::{
     Family, ReceivedPayload, SendError, ShutdownHow, SocketInfo, SocketKind,
 };
@@ -142,6 +143,28 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// `Unsupported` for a datagram socket, `BadHandle`.
     pub fn tcp_info(&self, now: Instant, handle: Handle) -> Result<TcpInfo, Error> {
         self.sockets.tcp_info(now, handle)
+    }
+
+    /// The oldest entry of a socket's error queue.
+    pub fn queued_error(&self, handle: Handle) -> Option<&QueuedError> {
+        self.sockets.queued_error(handle)
+    }
+
+    /// Removes the oldest entry of a socket's error queue, if it has that serial number. Gives the
+    /// change of the socket's pending error that comes of it.
+    pub fn take_queued_error(&mut self, handle: Handle, serial: u32) -> Option<PendingErrorChange> {
+        self.sockets.take_queued_error(handle, serial)
+    }
+
+    /// Takes the error of a connection that goes on, which its socket asked for
+    /// ([`SockOption::RecvErrors4`]).
+    pub fn take_soft_error(&mut self, handle: Handle) -> Option<Error> {
+        self.sockets.take_soft_error(handle)
+    }
+
+    /// Whether a socket asks for errors of either family.
+    pub fn queues_errors(&self, handle: Handle) -> bool {
+        self.sockets.queues_errors(handle)
     }
 
     /// A stream's congestion window, bytes. A sender's buffer should hold at least this much. 0 for

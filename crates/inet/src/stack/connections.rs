@@ -72,6 +72,16 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.abort(&mut self.cx, now, handle)
     }
 
+    /// Takes away a socket's peer, as `connect` with AF_UNSPEC does: the socket is as it was after
+    /// `bind`. A connection is reset, a listener stops listening. Gives whether a connection, or an
+    /// attempt, was cut short.
+    ///
+    /// # Errors
+    /// `BadHandle`.
+    pub fn disconnect(&mut self, now: Instant, handle: Handle) -> Result<bool, Error> {
+        self.sockets.disconnect(&mut self.cx, now, handle)
+    }
+
     /// Ends the sockets that were closed and still have bytes to send or to be acknowledged, those
     /// whose tag `is_meant`: peers get RSTs, and queued bytes are dropped. Looks at all sockets.
     pub fn abort_closed(&mut self, now: Instant, is_meant: impl Fn(u64) -> bool) {

@@ -155,7 +155,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 let about = (&packet, arrival);
                 match self.icmp.handle4(&mut self.cx, now, about, head, out) {
                     Icmpv4Input::Done => {}
-                    Icmpv4Input::Report(report) => self.handle_report(now, about, &report, frame),
+                    Icmpv4Input::Report(report) => {
+                        self.handle_report(now, about, &report, (head, frame));
+                    }
                     Icmpv4Input::EchoReply(reply) => self.handle_echo_reply(about, reply, frame),
                 }
             }
@@ -227,7 +229,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 match self.icmp.handle6(&mut self.cx, now, packet, head, out) {
                     Icmpv6Input::Done => {}
                     Icmpv6Input::Report(report) => {
-                        self.handle_report(now, (packet, arrival), &report, frame);
+                        self.handle_report(now, (packet, arrival), &report, (head, frame));
                     }
                     Icmpv6Input::EchoReply(reply) => {
                         self.handle_echo_reply((packet, arrival), reply, frame);
@@ -316,19 +318,22 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.fragments.handle_fragment(now, packet, header, frame, shared)
     }
 
-    /// Handles an ICMP error, and counts whether it was accepted.
+    /// Handles an ICMP error, which came in `frame`, the first bytes of which are `head`. Counts
+    /// whether it was accepted.
+    #[cold]
     fn handle_report(
         &mut self,
         now: Instant,
         (packet, arrival): (&Packet, Arrival),
         report: &IcmpReport,
-        frame: Frame<R>,
+        (head, frame): (&[u8], Frame<R>),
     ) {
+        let quoted = head.get(report.transport()).unwrap_or_default();
         let believed = arrival == Arrival::ToUs
             && match report.quote.protocol {
-                IpProtocol::Tcp => self.sockets.report_segment(&mut self.cx, now, report),
+                IpProtocol::Tcp => self.sockets.report_segment(&mut self.cx, now, report, quoted),
                 IpProtocol::Udp | lite::PROTOCOL => {
-                    self.sockets.report_datagram(&mut self.cx, now, report)
+                    self.sockets.report_datagram(&mut self.cx, now, report, quoted)
                 }
                 IpProtocol::Icmp | IpProtocol::Icmpv6 => {
                     self.sockets.report_echo(&mut self.cx, now, packet, report, frame)

@@ -112,8 +112,12 @@ fn a_connection_attempt_fails_only_by_a_true_quotation() {
         b.take(&error_about(code, &forged));
         assert_eq!(b.events(), [], "another sequence number");
         b.take(&error_about(code, &sent[0][14..42]));
-        assert_eq!(b.events_of(1), [EventKind::Failed(error)]);
+        // As Linux: an IPv4 attempt queues its error without having been asked.
+        assert_eq!(b.events_of(1), [EventKind::ErrorQueued, EventKind::Failed(error)]);
         assert_eq!(b.states(), ["UNCONN"]);
+        let entry = b.stack.queued_error(socket).unwrap();
+        assert_eq!((entry.error, entry.destination), (error, at(IP_A, 80)));
+        assert_eq!(entry.payload[..], sent[0][34..42], "the TCP header, as far as it is quoted");
     }
 }
 
@@ -150,4 +154,82 @@ fn nothing_is_answered_to_whom_nothing_may_be() {
     in_broadcast[..6].fill(0xff);
     b.take(&in_broadcast);
     assert_eq!(b.sent().len(), 0, "{}", b.counted());
+}
+
+/// A datagram socket that asks for errors, and the packet of a datagram that it has sent.
+fn asking(b: &mut Host) -> (Handle, Vec<u8>) {
+    let socket = b.stack.open(SocketKind::Datagram, 1).unwrap();
+    b.stack.set_option(b.now, socket, SockOption::RecvErrors4(true)).unwrap();
+    b.stack.send(b.now, socket, Chunk((*b"hello").into()), Some(at(IP_A, 7))).unwrap();
+    let sent = b.sent();
+    assert_eq!(b.events_of(1), [EventKind::Acked]);
+    (socket, sent[0][14..47].into())
+}
+
+#[test]
+fn a_socket_that_asks_for_errors_gets_all_with_their_packets() {
+    let mut b = Host::b_knowing_a();
+    let (socket, packet) = asking(&mut b);
+    b.take(&error_about(1, &packet));
+    b.take(&error_about(3, &packet));
+    let events = [EventKind::ErrorQueued, EventKind::Failed(Error::HostUnreachable)];
+    assert_eq!(b.events_of(1), events, "without a connection, and of the first the error");
+    let entry = b.stack.queued_error(socket).cloned().unwrap();
+    assert_eq!((entry.error, entry.destination), (Error::HostUnreachable, at(IP_A, 7)));
+    assert_eq!(entry.payload[..], *b"hello");
+    let ErrorOrigin::Icmp(icmp) = entry.origin else { panic!("{:?}", entry.origin) };
+    assert_eq!((icmp.from, icmp.to), (at(IP_A, 0), IP_B.into()));
+    assert_eq!((icmp.kind, icmp.code, icmp.ttl), (3, 1, 64));
+    let next = PendingErrorChange::Set(Error::Refused);
+    assert_eq!(b.stack.take_queued_error(socket, 0), Some(next));
+    assert_eq!(b.stack.take_queued_error(socket, 0), None);
+    assert_eq!(b.stack.take_queued_error(socket, 1), Some(PendingErrorChange::Clear));
+    assert_eq!(b.stack.queued_error(socket), None);
+}
+
+#[test]
+fn error_queues_are_bounded_and_emptied() {
+    let mut b = Host::b_knowing_a();
+    let (socket, packet) = asking(&mut b);
+    b.stack.set_option(b.now, socket, SockOption::RecvBuffer(4000)).unwrap();
+    (0..9).for_each(|_| b.take(&error_about(3, &packet)));
+    let mut serial = 0;
+    while b.stack.take_queued_error(socket, serial).is_some() {
+        serial += 1;
+    }
+    assert_eq!(serial, 5, "773 bytes each");
+    b.take(&error_about(3, &packet));
+    assert!(b.stack.queued_error(socket).is_some());
+    b.stack.set_option(b.now, socket, SockOption::RecvErrors4(false)).unwrap();
+    assert_eq!(b.stack.queued_error(socket), None);
+    b.events();
+    b.take(&error_about(3, &packet));
+    assert_eq!(b.events(), [], "an unconnected socket that does not ask");
+}
+
+#[test]
+fn a_datagram_that_is_refused_here_is_queued_too() {
+    let mut b = Host::b_knowing_a();
+    let (socket, _) = asking(&mut b);
+    b.stack.set_option(b.now, socket, SockOption::MtuDiscover(MtuDiscover::Do)).unwrap();
+    let long = Chunk(std::vec![0; 1473]);
+    let refused = b.stack.send(b.now, socket, long, Some(at(IP_A, 7)));
+    assert_eq!(refused.map_err(|refused| refused.error), Err(Error::MessageSize));
+    let entry = b.stack.queued_error(socket).unwrap();
+    assert_eq!((entry.error, entry.info), (Error::MessageSize, 1500));
+    assert_eq!((entry.origin, entry.destination), (ErrorOrigin::Local, at(IP_A, 0)));
+    assert_eq!(b.events_of(1), [EventKind::ErrorQueued]);
+}
+
+#[test]
+fn an_established_connection_that_asks_hears_of_errors() {
+    let mut pair = Pair::new();
+    let (_, server, _) = pair.connected();
+    pair.b.stack.set_option(pair.b.now, server, SockOption::RecvErrors4(true)).unwrap();
+    pair.b.send(server, b"data");
+    let frame = pair.b.sent().remove(0);
+    pair.b.take(&error_about(1, &frame[14..42]));
+    assert_eq!(pair.b.events_of(3), [EventKind::ErrorQueued]);
+    assert_eq!(pair.b.stack.take_soft_error(server), Some(Error::HostUnreachable));
+    assert_eq!(pair.b.stack.queued_error(server), None, "only attempts queue");
 }

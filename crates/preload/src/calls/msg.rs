@@ -8,6 +8,7 @@
 
 use core::ffi::{c_int, c_uint};
 use core::net::SocketAddr;
+use std::io::IoSliceMut;
 use std::time::Instant;
 
 use libc::{mmsghdr, msghdr, socklen_t, ssize_t, timespec};
@@ -20,6 +21,7 @@ use super::io::{
 use crate::descriptors::{TABLE, is_socket, socket};
 use crate::errno::{Outcome, Return};
 use crate::interpose::{interpose, trace};
+use crate::open_socket::OpenSocket;
 use crate::pointers::is_bad;
 use crate::table::Kind;
 use crate::{adopted, cmsg, instance, poll, real, sharing, sockaddr, time, transfer};
@@ -89,6 +91,10 @@ unsafe fn receive_message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Outcome<
     let mut bufs = unsafe { all_writable(msg.msg_iov, buffer_count(msg)?) }?;
     sockaddr::room_for(if msg.msg_name.is_null() { 0 } else { msg.msg_namelen }, 0)?;
     let entry = socket(fd)?;
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        // SAFETY: passed on from the program.
+        return unsafe { receive_error(&entry, msg, &mut bufs, flags) };
+    }
     let received = receive_bufs(fd, &mut bufs, flags)?;
     // SAFETY: passed on from the program.
     unsafe { put_name(msg, received.from, entry.socket.family()) }?;
@@ -104,6 +110,36 @@ unsafe fn receive_message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Outcome<
     // As Linux: it was urgent.
     msg.msg_flags |= flags & (libc::MSG_OOB | libc::MSG_CMSG_CLOEXEC);
     Ok(result_len(&received, flags))
+}
+
+/// Receives an entry of the error queue.
+///
+/// # Safety
+/// The message's buffers for the address and for control messages are there, as it says.
+#[cold]
+unsafe fn receive_error(
+    entry: &OpenSocket,
+    msg: &mut msghdr,
+    bufs: &mut [IoSliceMut<'_>],
+    flags: c_int,
+) -> Outcome<usize> {
+    let family = entry.socket.family();
+    let error = entry.socket.take_queued_error().map_err(|errno| match errno {
+        // Another process uses the socket at this moment.
+        Errno::STALE => Errno::AGAIN,
+        other => other,
+    })?;
+    let received = transfer::error_packet(&error, bufs);
+    // SAFETY: passed on from the caller.
+    unsafe { put_name(msg, received.from, family) }?;
+    // SAFETY: passed on from the caller.
+    let mut room = cmsg::Room::new(unsafe { control(msg) });
+    room.tell_error(&error, family);
+    msg.msg_controllen = room.used;
+    msg.msg_flags = libc::MSG_ERRQUEUE | flags & libc::MSG_CMSG_CLOEXEC;
+    msg.msg_flags |= if room.cut { libc::MSG_CTRUNC } else { 0 };
+    msg.msg_flags |= if error.payload.len() > received.len { libc::MSG_TRUNC } else { 0 };
+    Ok(received.len)
 }
 
 unsafe fn put_name(msg: &mut msghdr, from: Option<SocketAddr>, family: Family) -> Outcome<()> {
@@ -172,7 +208,10 @@ unsafe fn receive_messages(
     // SAFETY: passed on from the program.
     let deadline = unsafe { poll::deadline(timeout) }?;
     // As Linux: a pending error comes first, whatever there is to be received.
-    if let Some(errno) = socket(fd)?.socket.take_error() {
+    let entry = socket(fd)?;
+    if flags & libc::MSG_ERRQUEUE == 0
+        && let Some(errno) = entry.socket.take_error()
+    {
         return Err(errno);
     }
     // SAFETY: passed on from the program.

@@ -57,9 +57,10 @@ unsafe fn connect_to(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Outcom
             }
             entry.socket.connect(address, connect_wait(&entry))?;
         }
-        // Removes a datagram socket's peer. Streams cannot be used again: docs/reference/limits.md.
-        None if kind == SocketKind::Datagram => entry.socket.connect(abi::data::ANY, Wait::No)?,
-        None => return Err(Errno::AFNOSUPPORT),
+        None => {
+            entry.socket.disconnect()?;
+            entry.touch();
+        }
     }
     Ok(0)
 }

@@ -83,17 +83,18 @@ impl SendHalf {
 fn may_send_datagram(core: &SocketCore, len: usize, to: Option<SocketAddr>) -> Result<(), Errno> {
     core.check()?;
     let state = core.flags();
+    if state.has(SocketFlags::MOVED) {
+        return Err(core.take_error().unwrap_or(Errno::STALE));
+    }
+    // As Linux: before a pending error, which stays.
+    if to.is_none() && !state.has(SocketFlags::CONNECTED) {
+        return Err(Errno::DESTADDRREQ);
+    }
     if let Some(errno) = core.take_error() {
         return Err(errno);
     }
     if state.has(SocketFlags::WRITE_CLOSED) {
         return Err(Errno::PIPE);
-    }
-    if state.has(SocketFlags::MOVED) {
-        return Err(Errno::STALE);
-    }
-    if to.is_none() && !state.has(SocketFlags::CONNECTED) {
-        return Err(Errno::DESTADDRREQ);
     }
     if core.family == Family::V4 && to.is_some_and(|to| to.is_ipv6()) {
         return Err(Errno::AFNOSUPPORT);

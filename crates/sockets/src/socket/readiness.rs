@@ -117,7 +117,7 @@ impl Socket {
 
     fn stream_events(&self, flags: SocketFlags) -> u32 {
         if flags.has(SocketFlags::CONNECTING) {
-            return error_event(self.core());
+            return error_event(self.core(), flags);
         }
         let none = if flags.has(SocketFlags::CONNECTED) { 0 } else { poll::HUP };
         let urgent = if self.recv_half().has_urgent(self.core()) { poll::PRI } else { 0 };
@@ -126,7 +126,7 @@ impl Socket {
 
     fn common_events(&self, flags: SocketFlags) -> u32 {
         let core = self.core();
-        let mut events = error_event(core);
+        let mut events = error_event(core, flags);
         if flags.has(SocketFlags::HANGUP) {
             events |= poll::HUP;
         }
@@ -143,6 +143,6 @@ impl Socket {
     }
 }
 
-fn error_event(core: &SocketCore) -> u32 {
-    if core.has_error() { poll::ERR } else { 0 }
+fn error_event(core: &SocketCore, flags: SocketFlags) -> u32 {
+    if core.has_error() || flags.has(SocketFlags::ERROR_QUEUED) { poll::ERR } else { 0 }
 }

@@ -6,6 +6,7 @@
 //! segment. It is rung when enough was taken that a peer could be waiting for it, see
 //! [`RecvQueue::is_worth_a_bell`].
 
+use std::io::IoSliceMut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -195,6 +196,24 @@ impl RecvHalf {
         }
         self.release(core, queue, queue.consumed);
         Ok(got)
+    }
+
+    /// Throws away what a stream has received.
+    #[cold]
+    pub(super) fn discard(&self, core: &SocketCore) -> Result<(), Errno> {
+        let mut scratch = vec![0; 1 << 14];
+        self.urgent_taken.store(0, Ordering::Relaxed);
+        loop {
+            let mut room = [IoSliceMut::new(&mut scratch)];
+            let mut into = RecvBuffers::new(&mut room);
+            let nothing = |_| UrgentAhead::Nothing;
+            let read = |queue: &mut RecvQueue| {
+                queue.read_stream(&core.membership, &mut into, false, nothing)
+            };
+            if self.take(core, false, read)?.0 == 0 {
+                return Ok(());
+            }
+        }
     }
 
     /// The program gives back a part that it held. True: it was the last.

@@ -15,7 +15,7 @@ use crate::sockets::options::{OptionName, SockOption, SocketOptions};
 use crate::sockets::ports::PortClaim;
 use crate::sockets::ports::receive_addresses;
 use crate::sockets::request::ConnectionRequest;
-use crate::sockets::socket::{Socket, SocketBody, admit};
+use crate::sockets::socket::{Binding, Socket, SocketBody, admit};
 use crate::sockets::time_wait::TimeWaitRecord;
 use crate::table::Handle;
 use crate::tcp::{State, TcpInfo};
@@ -62,7 +62,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             Err(Error::NetUnreachable) => return Err(Error::Invalid),
             asked => asked?,
         };
-        if socket.local.is_some() || matches!(socket.body, SocketBody::Connection(_)) {
+        let named = socket.local.is_some_and(|local| local.port() != 0);
+        if named || matches!(socket.body, SocketBody::Connection(_)) {
             return Err(Error::Invalid);
         }
         let (kind, dual, reuse) = (socket.kind(), socket.is_dual(), socket.options.reuse());
@@ -80,7 +81,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         self.take_address(handle, local, None);
         if let Some(socket) = self.sockets.get_mut(handle) {
-            socket.bound = true;
+            socket.binding = Binding::to(&asked);
         }
         Ok(())
     }
@@ -104,11 +105,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         handle: Handle,
     ) -> Result<SocketAddr, Error> {
         let socket = self.sockets.get(handle).ok_or(Error::BadHandle)?;
-        if let Some(local) = socket.local {
-            return Ok(local);
-        }
+        let mut local = match socket.local {
+            Some(local) if local.port() != 0 => return Ok(local),
+            // After a disconnect the address alone may be left.
+            local => local.unwrap_or(socket.family.unbound()),
+        };
         let (kind, dual, owner) = (socket.kind(), socket.is_dual(), socket.owner);
-        let mut local = socket.family.unbound();
         local.set_port(self.free_port(cx, kind, local, dual, owner)?);
         self.take_address(handle, local, None);
         Ok(local)
@@ -287,6 +289,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             SockOption::ReuseAddr(_) | SockOption::ReusePort(_) => self.renew_claim(handle),
             SockOption::RecvLowat(_) => self.notify(cx, handle),
             SockOption::Cork(false) => self.uncork_datagram(handle),
+            SockOption::RecvErrors4(false) | SockOption::RecvErrors6(false) => {
+                self.clear_errors(handle);
+            }
             _ => {}
         }
         Ok(())
@@ -405,7 +410,12 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// See [`Stack::local_addr`](crate::Stack::local_addr).
     pub(crate) fn local_addr(&self, handle: Handle) -> Result<SocketAddr, Error> {
         let socket = self.open_socket_ref(handle)?;
-        Ok(socket.family.show(socket.local.unwrap_or(socket.family.unbound())))
+        let unbound = || {
+            let mut unbound = socket.family.unbound();
+            unbound.set_port(socket.rare.as_ref().map_or(0, |rare| rare.former_port));
+            unbound
+        };
+        Ok(socket.family.show(socket.local.unwrap_or_else(unbound)))
     }
 
     /// See [`Stack::peer_addr`](crate::Stack::peer_addr).

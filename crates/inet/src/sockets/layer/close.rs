@@ -154,6 +154,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     pub(super) fn remove_socket(&mut self, cx: &mut Context, handle: Handle) {
         self.unregister(cx, handle);
         self.tcp.forget_socket(handle);
+        self.clear_errors(handle);
         if let Some(socket) = self.sockets.remove(handle) {
             self.owners.remove_socket(socket.owner);
         }

@@ -156,7 +156,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 Some(_) => PairState::Taken,
             }
         };
-        if let Some(bound) = socket.local {
+        let named = socket.local.filter(|local| local.port() == 0);
+        if let Some(bound) = socket.local.filter(|local| local.port() != 0) {
             let local = match bound.ip() {
                 ip if ip.is_unspecified() => scoped(path.source, bound.port(), path.interface),
                 ip if ip.is_ipv4() != remote.is_ipv4() => return Err(Error::NetUnreachable),
@@ -167,7 +168,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             let by_connect = socket.claim.and_then(|claim| claim.by_connect);
             return if usable { Ok((local, by_connect)) } else { Err(Error::AddrNotAvailable) };
         }
-        let local = |port| scoped(path.source, port, path.interface);
+        let source = named.map_or(path.source, |named| named.ip());
+        let local = |port| scoped(source, port, path.interface);
         let search = PortSearch { kind, local: local(0), remote, owner, random };
         let (port, slot) = self.ports.free_for_connect(search, |port| pair(local(port)))?;
         Ok((local(port), Some(slot)))

@@ -115,7 +115,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let socket = self.open_socket(handle)?;
         let (family, options, local) = (socket.family, socket.options, socket.local);
         let Some(datagram) = socket.datagram() else { return Err(Error::Invalid) };
-        let kind = datagram.kind;
+        let (kind, connected) = (datagram.kind, datagram.peer.is_some());
         // Bytes added to a corked datagram go to the destination of its first part.
         let (so_far, to) = match (datagram.send.open(), params.to) {
             (Some(outgoing), _) => (outgoing.len(), outgoing.message.to),
@@ -157,7 +157,16 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if matches!(path.hop, Hop::Group(_)) && !to.ip().is_multicast() && !options.broadcast {
             return Err(Error::Denied);
         }
-        check_length(&path, &message, so_far + len, options.mtu_discover)?;
+        let fits = check_length(&path, &message, so_far + len, options.mtu_discover);
+        if fits == Err(Error::MessageSize) && options.queues_errors(to.is_ipv6()) {
+            let mut destination = to;
+            // As Linux, which takes the port of an IPv4 destination from the socket.
+            if to.is_ipv4() && params.to.is_some() && !connected {
+                destination.set_port(0);
+            }
+            self.queue_local_error(handle, Error::MessageSize, destination, path.mtu.into());
+        }
+        fits?;
         self.bind_to_any(cx, handle)?;
         Ok(message)
     }

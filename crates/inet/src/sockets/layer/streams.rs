@@ -476,7 +476,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         self.leave_network(cx, handle);
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         socket.body = SocketBody::Idle;
-        if !socket.bound {
+        if !socket.binding.is_bound() {
             socket.local = None;
         }
     }
@@ -485,7 +485,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// is free, unless the owner bound it by name.
     pub(super) fn leave_network(&mut self, cx: &mut Context, handle: Handle) {
         let Some(socket) = self.sockets.get(handle) else { return };
-        let (bound, claim) = (socket.bound, socket.claim);
+        let (bound, claim) = (socket.binding.is_bound(), socket.claim);
         self.unregister(cx, handle);
         if let (true, Some(claim), Some(socket)) = (bound, claim, self.sockets.get_mut(handle)) {
             self.ports.claim(&claim, socket.owner);

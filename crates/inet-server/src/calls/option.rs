@@ -1,0 +1,118 @@
+//! getsockopt and setsockopt, and the error queue, which is read as an option.
+
+use abi::Errno;
+use abi::call::Reply;
+use abi::client::QUEUE;
+use abi::option::{OptionKey, OptionPart, OptionValue};
+use abi::queued_error::{QUEUED_ERROR, QueuedErrorEntry, QueuedErrorOrigin};
+use inet::{DatagramInfo, ErrorOrigin, PendingErrorChange};
+
+use super::outcome::{CallAnswer, DONE, gives};
+use crate::client::Client;
+use crate::engine::Engine;
+use crate::options::{self, SetValue};
+use crate::refusal::errno;
+use crate::socket::Socket;
+use crate::transfer::ancillary;
+
+/// A part of an option's value, from byte `from` on.
+pub(super) fn get(
+    engine: &mut Engine,
+    socket: &mut Socket,
+    key: OptionKey,
+    from: u32,
+) -> CallAnswer {
+    if key == QUEUED_ERROR {
+        return queued_error(engine, socket, from);
+    }
+    let value = options::get(engine, socket, key)?;
+    gives(Reply::Option(OptionPart::new(value.bytes(), from)))
+}
+
+impl Client {
+    pub(super) fn setsockopt(
+        &mut self,
+        engine: &mut Engine,
+        socket: &mut Socket,
+        key: OptionKey,
+        given: &OptionValue,
+    ) -> CallAnswer {
+        let bytes = given.bytes();
+        let value = SetValue::new(given, &bytes);
+        // An option applies to data sent from now on.
+        self.take_sends(engine, socket, Some(QUEUE))?;
+        if key == QUEUED_ERROR {
+            remove_queued_error(engine, socket, given)?;
+        } else if let Some(bytes) = options::recv_buffer(key, value)? {
+            socket.asked_recv = Some(bytes);
+            self.size_recv_buffer(engine, socket);
+        } else {
+            options::set(engine, socket, key, value)?;
+        }
+        if socket.errors_queued {
+            socket.errors_queued = engine.stack.queued_error(socket.handle).is_some();
+        }
+        self.sockets.touch(socket);
+        self.mark_dirty(socket.id.index);
+        DONE
+    }
+}
+
+/// A part of the oldest entry of a socket's error queue.
+#[cold]
+#[inline(never)]
+fn queued_error(engine: &Engine, socket: &Socket, from: u32) -> CallAnswer {
+    let entry = engine.stack.queued_error(socket.handle).ok_or(Errno::AGAIN)?;
+    let (origin, kind, code, message) = match entry.origin {
+        ErrorOrigin::Local => (QueuedErrorOrigin::Local, 0, 0, None),
+        ErrorOrigin::Icmp(icmp) => {
+            let origin = match icmp.from.is_ipv4() {
+                true => QueuedErrorOrigin::Icmp4,
+                false => QueuedErrorOrigin::Icmp6,
+            };
+            let info = DatagramInfo {
+                from: icmp.from,
+                to: icmp.to,
+                interface: icmp.interface,
+                ttl: icmp.ttl,
+                tos: icmp.tos,
+            };
+            let how = ancillary(engine, socket, &info, 0);
+            (origin, icmp.kind, icmp.code, Some((icmp.from, how)))
+        }
+    };
+    let value = QueuedErrorEntry {
+        serial: entry.serial,
+        errno: errno(entry.error).raw_os_error(),
+        origin,
+        kind,
+        code,
+        info: entry.info,
+        destination: entry.destination,
+        message,
+        payload: entry.payload.to_vec(),
+    };
+    gives(Reply::Option(OptionPart::new(&value.encode(), from)))
+}
+
+/// Removes the oldest entry of a socket's error queue. The next one's error becomes the pending
+/// one.
+#[cold]
+#[inline(never)]
+fn remove_queued_error(
+    engine: &mut Engine,
+    socket: &mut Socket,
+    value: &OptionValue,
+) -> Result<(), Errno> {
+    let [a, b, c, d, ..] = value.bytes();
+    let serial = u32::from_ne_bytes([a, b, c, d]);
+    let change = engine.stack.take_queued_error(socket.handle, serial).ok_or(Errno::NOENT)?;
+    if change != PendingErrorChange::Keep {
+        socket.take_error();
+        socket.refusal = None;
+    }
+    if let PendingErrorChange::Set(error) = change {
+        socket.error = Some(errno(error));
+    }
+    Ok(())
+}
