@@ -17,7 +17,8 @@ impl Socket {
     /// Takes the oldest entry of the socket's error queue.
     ///
     /// # Errors
-    /// EAGAIN if there is none; ESTALE if another process uses the socket now; otherwise as [`Socket::bind`].
+    /// EAGAIN if there is none; ESTALE if another process uses the socket now; otherwise as
+    /// [`Socket::bind`].
     #[cold]
     pub fn take_queued_error(&self) -> Result<QueuedErrorEntry, Errno> {
         self.core().check()?;

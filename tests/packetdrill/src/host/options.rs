@@ -273,6 +273,8 @@ fn bytes_of(option: SockOption) -> Vec<u8> {
         | SockOption::FastOpenConnect(on)
         | SockOption::FastOpenNoCookie(on)
         | SockOption::UdpGro(on)
+        | SockOption::RecvErrors4(on)
+        | SockOption::RecvErrors6(on)
         | SockOption::MulticastLoop(on)
         | SockOption::MulticastAll(on)
         | SockOption::Broadcast(on) => int(on.into()),
