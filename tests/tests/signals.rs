@@ -55,3 +55,24 @@ fn an_interrupted_send_returns_its_count_or_eintr() {
         assert_outcomes(&world, [HOST, port], more, |words| world.on_stack(mode, words));
     }
 }
+
+/// The kernel's stack as well: the program expects what Linux does.
+#[test]
+fn owners_of_sockets_get_sigio_and_sigurg() {
+    let Some(world) = World::with_kernel() else { return };
+    let run = |to: &str, port: &str, command: &dyn Fn(&[String]) -> Command| {
+        let peer = Running::start(
+            world.command(&world.script("signalled.py", &["peer", "0.0.0.0", port])),
+        );
+        let _ = peer.line("ready");
+        let words = world.script("signalled.py", &["owner", to, port]);
+        let said = Running::start(command(&words)).finish().success();
+        let lines: Vec<_> = said.stdout.lines().collect();
+        let all = ["urgent", "input", "details", "process", "datagram", "over"];
+        assert_eq!(lines, all, "{said}");
+        let _ = peer.finish().success();
+    };
+    run("127.0.0.1", "9001", &|words| world.command(words));
+    run(HOST, "9002", &|words| world.on_stack(Mode::Split, words));
+    run(HOST, "9003", &|words| world.on_stack(Mode::Fused, words));
+}

@@ -98,7 +98,7 @@ pub(crate) fn release(descriptor: Option<Descriptor>) {
     let Some(Descriptor::Socket(socket)) = descriptor else { return };
     if socket.unshare() {
         if socket.is_on_cached() {
-            end_cached(!socket.is_nonblocking());
+            end_cached(socket.is_placeholder_fresh());
         }
         socket.end();
     }

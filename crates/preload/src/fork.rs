@@ -11,7 +11,7 @@
 #![allow(unsafe_code)]
 
 use crate::descriptors::TABLE;
-use crate::{adopted, host, instance, placeholder, process, sharing};
+use crate::{adopted, host, instance, placeholder, process, readiness_signals, sharing};
 
 /// Once per process image, before any other use: remembers the process and registers the handler.
 pub(crate) fn watch() {
@@ -37,6 +37,7 @@ unsafe extern "C" fn child() {
     instance::forget();
     placeholder::forget();
     adopted::forget();
+    readiness_signals::forget();
     host::forget();
     TABLE.inherit();
     // A panic here could only be reported, and nothing can be reported here.

@@ -24,6 +24,7 @@
 //! fork: what a forked child starts with
 //! host: the stack in this process (mode `library`)
 //! placeholder sharing: kernel descriptors that stand for sockets; sockets that become shared
+//! readiness_signals: SIGIO and SIGURG
 //! retaking: operations on sockets that other processes may take
 //! descriptors: what each descriptor of this process stands for
 //! epoll_set: the Tasuki members of an epoll file
@@ -59,6 +60,7 @@ mod placeholder;
 mod pointers;
 mod poll;
 mod process;
+mod readiness_signals;
 mod real;
 mod registrations;
 mod retaking;

@@ -94,6 +94,8 @@ pub(crate) struct OpenSocket {
     on_cached: AtomicBool,
     /// Other processes may hold descriptors of it.
     shared: AtomicBool,
+    /// Its placeholder has had an owner, a signal or O_ASYNC.
+    has_owner: AtomicBool,
     descriptors: AtomicUsize,
     watchers: Mutex<Vec<Weak<dyn SocketWatcher>>>,
 }
@@ -109,6 +111,7 @@ impl OpenSocket {
             nonblocking: AtomicBool::new(nonblocking),
             on_cached: AtomicBool::new(false),
             shared: AtomicBool::new(false),
+            has_owner: AtomicBool::new(false),
             descriptors: AtomicUsize::new(1),
             watchers: Mutex::default(),
         })
@@ -137,6 +140,21 @@ impl OpenSocket {
     /// Whether its descriptor is a duplicate of the cached placeholder.
     pub(crate) fn set_on_cached(&self, on: bool) {
         self.on_cached.store(on, Ordering::Release);
+    }
+
+    /// Has its placeholder had an owner, a signal or O_ASYNC?
+    pub(crate) fn has_owner(&self) -> bool {
+        self.has_owner.load(Ordering::Relaxed)
+    }
+
+    /// Its placeholder has one now.
+    pub(crate) fn set_has_owner(&self) {
+        self.has_owner.store(true, Ordering::Relaxed);
+    }
+
+    /// Is its placeholder as a new one?
+    pub(crate) fn is_placeholder_fresh(&self) -> bool {
+        !self.is_nonblocking() && !self.has_owner()
     }
 
     /// May other processes hold descriptors of it?

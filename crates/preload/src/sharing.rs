@@ -18,7 +18,7 @@ use crate::descriptors::{Descriptor, TABLE, end_cached};
 use crate::errno::{self, Outcome};
 use crate::open_socket::OpenSocket;
 use crate::table::Kind;
-use crate::{adopted, instance, process, real};
+use crate::{adopted, instance, process, readiness_signals, real};
 
 /// An open socket and its numbers.
 struct Holding {
@@ -88,6 +88,11 @@ fn prepare(open: &OpenSocket, end: &OwnedFd) -> Outcome<()> {
 /// Puts `end` under all numbers of `open`.
 fn replace(open: &Arc<OpenSocket>, numbers: &[c_int], end: &OwnedFd) -> Outcome<()> {
     prepare(open, end)?;
+    if open.has_owner()
+        && let Some(&before) = numbers.first()
+    {
+        readiness_signals::carry_over(before, end.as_raw_fd())?;
+    }
     adopted::know(end.as_fd(), open)?;
     open.set_shared();
     for &fd in numbers {
@@ -101,7 +106,7 @@ fn replace(open: &Arc<OpenSocket>, numbers: &[c_int], end: &OwnedFd) -> Outcome<
     }
     if open.is_on_cached() {
         open.set_on_cached(false);
-        end_cached(!open.is_nonblocking());
+        end_cached(open.is_placeholder_fresh());
     }
     Ok(())
 }

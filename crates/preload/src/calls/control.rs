@@ -12,8 +12,8 @@ use super::lifecycle::duplicate;
 use crate::descriptors::{TABLE, is_socket, socket};
 use crate::errno::{self, Outcome};
 use crate::interpose::trace;
-use crate::real;
 use crate::table::Kind;
+use crate::{readiness_signals, real};
 
 // asm-generic/ioctls.h and linux/sockios.h.
 const FIONREAD: c_ulong = 0x541B;
@@ -23,6 +23,14 @@ const TIOCOUTQ: c_ulong = 0x5411;
 const SIOCATMARK: c_ulong = 0x8905;
 /// Bytes that were not sent at all. They are not told from those that were not acknowledged.
 const SIOCOUTQNSD: c_ulong = 0x894B;
+
+const FIOASYNC: c_ulong = 0x5452;
+const FIOSETOWN: c_ulong = 0x8901;
+const SIOCSPGRP: c_ulong = 0x8902;
+// asm-generic/fcntl.h.
+const F_SETOWN: c_int = 8;
+const F_SETSIG: c_int = 10;
+const F_SETOWN_EX: c_int = 15;
 
 type Fcntl = unsafe fn(c_int, c_int, c_ulong) -> c_int;
 
@@ -37,6 +45,17 @@ unsafe fn control_file(real: Fcntl, fd: c_int, command: c_int, arg: c_ulong) -> 
             let done = errno::check(unsafe { real(fd, command, arg) })?;
             if let Ok(entry) = socket(fd) {
                 entry.set_nonblocking(arg & c_ulong::from(libc::O_NONBLOCK.cast_unsigned()) != 0);
+                if arg & c_ulong::from(libc::O_ASYNC.cast_unsigned()) != 0 || entry.has_owner() {
+                    readiness_signals::changed(fd, &entry)?;
+                }
+            }
+            Ok(done)
+        }
+        F_SETOWN | F_SETOWN_EX | F_SETSIG if is_socket(fd) => {
+            // SAFETY: passed on from the program.
+            let done = errno::check(unsafe { real(fd, command, arg) })?;
+            if let Ok(entry) = socket(fd) {
+                readiness_signals::changed(fd, &entry)?;
             }
             Ok(done)
         }
@@ -75,6 +94,9 @@ unsafe fn control_device(fd: c_int, request: c_ulong, arg: *mut c_char) -> Outco
         // SAFETY: the kernel has read it, so it points to an int.
         let on = unsafe { *place } != 0;
         socket(fd)?.set_nonblocking(on);
+    }
+    if matches!(request, FIOASYNC | FIOSETOWN | SIOCSPGRP) {
+        readiness_signals::changed(fd, &socket(fd)?)?;
     }
     Ok(done)
 }

@@ -72,6 +72,12 @@ impl Socket {
         core.wait_until(wait, || Ok(outcome()), || outcome().is_some())
     }
 
+    /// A number that changes with each new urgent mark of a stream; 0 before the first one.
+    #[must_use]
+    pub fn urgent_position(&self) -> u64 {
+        self.core().words.urgent.load(Ordering::Acquire)
+    }
+
     /// Is it a stream that is connected, or a listener?
     #[must_use]
     pub fn is_in_use(&self) -> bool {
