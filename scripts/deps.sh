@@ -75,3 +75,10 @@ for part in fmt clippy; do
         exit 1
     fi
 done
+
+# Static programs in Rust, which some tests run.
+case "$what" in test | programs)
+    if command -v rustup >/dev/null; then
+        rustup -q target add "$(uname -m)-unknown-linux-musl" >/dev/null 2>&1 || true
+    fi ;;
+esac

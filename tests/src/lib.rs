@@ -35,7 +35,7 @@ pub use postgres::PostgresFiles;
 pub use process::{Finished, Running};
 pub use program_world::{ProgramWorld, installed};
 pub use tools::{
-    DEVICE, FAR_END, HOST, HOST6, LARGE, PATIENCE, STACK, STACK6, eventually, program, python,
-    sha256, skip, tasuki_binary, write_noise,
+    DEVICE, FAR_END, HOST, HOST6, LARGE, PATIENCE, STACK, STACK6, build_for_musl, eventually,
+    program, python, sha256, skip, tasuki_binary, write_noise,
 };
 pub use world::{Mode, Nic, World};

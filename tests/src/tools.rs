@@ -68,6 +68,31 @@ pub fn skip(why: &str) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
+/// Builds `musl.rs`, a static program, as `binary`. `false`: there is no such target, and the test
+/// prints SKIP.
+///
+/// # Panics
+/// When there is one and it cannot be built.
+#[must_use]
+pub fn build_for_musl(binary: &Path) -> bool {
+    let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let rustc = || {
+        let mut rustc = Command::new("rustc");
+        rustc.args(["--target", &target]);
+        rustc
+    };
+    let folder = rustc().args(["--print", "target-libdir"]).output();
+    let folder = folder.map(|said| String::from_utf8_lossy(&said.stdout).trim().to_owned());
+    if !folder.is_ok_and(|folder| Path::new(&folder).is_dir()) {
+        skip(&format!("needs Rust's target {target}: `scripts/deps.sh programs` adds it"));
+        return false;
+    }
+    let built =
+        rustc().args(["--edition", "2021", "-O", &program("musl.rs"), "-o"]).arg(binary).status();
+    assert!(built.expect("rustc").success(), "musl.rs is built");
+    true
+}
+
 /// Repeats `holds` until it is true. `what` names the condition.
 ///
 /// # Panics

@@ -2,7 +2,9 @@
 
 use std::process::Command;
 
-use tasuki_tests::{DEVICE, HOST, Mode, Nic, Running, STACK, World, eventually, program, skip};
+use tasuki_tests::{
+    DEVICE, HOST, Mode, Nic, Running, STACK, World, build_for_musl, eventually, program, skip,
+};
 
 /// The host's address with the name server. The host's /etc/resolv.conf has another one, where
 /// nobody answers.
@@ -131,6 +133,20 @@ fn a_static_program_asks_them() {
     let said = Running::start(world.on_net("net", &words)).finish().success();
     assert!(said.stdout.contains("far [10.1.2.3 fd00:1::3]"), "{said}");
     assert!(said.stdout.contains(&format!("many.lan.example {MANY}")), "{said}");
+    end(&world, server);
+}
+
+/// Another one, with musl's resolver.
+#[test]
+fn a_program_with_musl_asks_them() {
+    let Some((world, server)) = world() else { return };
+    if build_for_musl(&world.path("musl")) {
+        let words = ["./musl", "names", "far", "many.lan.example"];
+        let said = Running::start(world.on_net("net", &words)).finish().success();
+        assert!(said.stdout.contains("far 10.1.2.3 fd00:1::3"), "{said}");
+        let many = said.stdout.lines().find_map(|line| line.strip_prefix("many.lan.example "));
+        assert!(many.is_some_and(|found| found.split(' ').count() > 1), "{said}");
+    }
     end(&world, server);
 }
 

@@ -3,6 +3,8 @@
 //! Clients run on the far host and on Tasuki. The bodies that they get are compared. No packet uses
 //! the host's network: [`ProgramWorld`].
 
+use std::collections::BTreeSet;
+
 use rustix::process::Signal;
 use tasuki_tests::{HOST, ProgramWorld, Running, STACK, eventually, program, sha256, write_noise};
 
@@ -314,6 +316,30 @@ fn haproxy_balances_between_both_hosts() {
         server.signal(Signal::KILL);
         let _ = server.finish();
     }
+    world.end();
+}
+
+/// PHP's built-in server with processes of its own, which share the listening socket.
+#[test]
+fn php_serves_from_several_processes() {
+    let Some(world) = world(&["php"]) else { return };
+    let script = "<?php usleep(200000); echo getmypid(), ' ', $_SERVER['REMOTE_ADDR'];";
+    std::fs::write(world.path("www/pid.php"), script).expect("a script");
+    // A terminal's Ctrl-C ends all of them; timeout(1) passes a signal on to its group as well.
+    let php = ["php", "-S", "0.0.0.0:8000", "-t", "www"];
+    let words = [&["timeout", "600", "env", "PHP_CLI_SERVER_WORKERS=4"], &php[..]].concat();
+    let mut server = world.start(&words);
+    world.listens(&mut server, 8000);
+    let _ = fetch(&world, &format!("http://{STACK}:8000/file"));
+    // At once: one process cannot answer all of them in time for the others.
+    let url = format!("http://{STACK}:8000/pid.php?[1-24]");
+    let words = ["curl", "-sS", "-f", "-Z", "--parallel-immediate", "--parallel-max", "8", &url];
+    let said = world.run(&[&words[..], &["-w", "\\n"]].concat()).success();
+    let pids: BTreeSet<_> = said.stdout.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(said.stdout.matches(HOST).count(), 24, "{said}");
+    assert!(pids.len() > 1, "several processes answer: {said}");
+    server.signal(Signal::TERM);
+    let _ = server.finish();
     world.end();
 }
 
