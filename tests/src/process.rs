@@ -74,6 +74,20 @@ impl Finished {
         assert_eq!(self.status.code(), Some(code), "{self}");
         self
     }
+
+    /// Asserts that `ping -c COUNT -w SECONDS` had an answer to each of its first requests. With -w
+    /// it may send more than it waits for, and calls that loss.
+    ///
+    /// # Panics
+    /// If one is missing.
+    #[must_use]
+    pub fn answered(self, count: u32) -> Self {
+        let said = self.success();
+        for number in 1..=count {
+            assert!(said.stdout.contains(&format!("icmp_seq={number} ttl=")), "{number}: {said}");
+        }
+        said
+    }
 }
 
 impl Running {
