@@ -153,7 +153,7 @@ fn sockperf() -> Vec<Measurement> {
                 all.extend(rest.iter().map(|word| (*word).to_owned()));
                 all
             }),
-            parse: outputs::sockperf,
+            parse: if rest.is_empty() { outputs::sockperf } else { outputs::sockperf_load },
             congestion: None,
         }
     };

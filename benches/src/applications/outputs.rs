@@ -75,7 +75,14 @@ pub(crate) fn iperf3(said: &str) -> Result<Vec<Reading>> {
     Ok(vec![Reading::rate("MiB/s", mib)])
 }
 
-/// `sockperf ping-pong` and `sockperf under-load`. Its latencies are half of a round trip.
+/// `sockperf under-load`: its rate is given, so it is no figure.
+pub(crate) fn sockperf_load(said: &str) -> Result<Vec<Reading>> {
+    let mut readings = sockperf(said)?;
+    readings.retain(|reading| reading.quantity != Quantity::Rate);
+    Ok(readings)
+}
+
+/// `sockperf ping-pong`. Its latencies are half of a round trip.
 pub(crate) fn sockperf(said: &str) -> Result<Vec<Reading>> {
     let valid = said.lines().find(|line| line.contains("[Valid Duration]")).context("no end")?;
     let seconds = after(valid, "RunTime=")?;

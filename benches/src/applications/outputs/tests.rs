@@ -63,6 +63,8 @@ fn sockperf_has_percentiles() {
             (None, Quantity::Errors, 0.0),
         ]
     );
+    let loaded = sockperf_load(include_str!("fixtures/sockperf.txt")).unwrap();
+    assert_eq!(values(&loaded), values(&readings)[1..]);
     assert!(sockperf("sockperf: Test ended").is_err());
 }
 
