@@ -58,8 +58,8 @@ pub(crate) struct ApplicationsArgs {
     /// Only these programs.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Application>,
-    /// Only measurements whose title contains one of these texts.
-    #[arg(long, value_name = "TEXT", value_delimiter = ',')]
+    /// Only measurements whose title contains this text; may be repeated.
+    #[arg(long, value_name = "TEXT")]
     case: Vec<String>,
     /// Set-ups beside the kernel's.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "split,fused")]

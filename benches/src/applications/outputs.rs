@@ -44,7 +44,8 @@ pub(crate) fn wrk(said: &str) -> Result<Vec<Reading>> {
     };
     let socket_errors = said.lines().find_map(|line| line.trim().strip_prefix("Socket errors:"));
     let words = socket_errors.into_iter().flat_map(|line| line.split([' ', ',']));
-    let mut errors: f64 = words.filter_map(|word| word.parse::<f64>().ok()).sum();
+    // The sum of nothing would be -0.0.
+    let mut errors = words.filter_map(|word| word.parse::<f64>().ok()).fold(0.0, |a, b| a + b);
     if said.contains("Non-2xx or 3xx responses:") {
         errors += after(said, "Non-2xx or 3xx responses:")?;
     }
