@@ -109,6 +109,7 @@ async fn carry(
             }
         },
     };
+    ask_for_errors(&socket, v6).await;
     let mut buffer = vec![0; LONGEST];
     let mut end = end;
     loop {
@@ -117,12 +118,21 @@ async fn carry(
                 let Some(one) = next else { return };
                 end = Some(one.from);
                 let how = how_to_send(one.manner);
-                if let Err(error) = socket.send_message(&one.payload, Some(one.to), &how).await {
+                let send = || socket.send_message(&one.payload, Some(one.to), &how);
+                let mut sent = send().await;
+                // The error may be that of an earlier datagram.
+                if sent.is_err() && pass_on_errors(&relay, &socket, end) {
+                    sent = send().await;
+                }
+                if let Err(error) = sent {
                     report(&relay, &error, &one);
                 }
             }
             received = socket.recv_from(&mut buffer) => {
-                let Ok((len, peer)) = received else { continue };
+                let Ok((len, peer)) = received else {
+                    pass_on_errors(&relay, &socket, end);
+                    continue;
+                };
                 let peer = canonical(peer);
                 let to = end.filter(|end| end.is_ipv6() == peer.is_ipv6());
                 let to = to.or_else(|| {
@@ -137,6 +147,27 @@ async fn carry(
             }
         }
     }
+}
+
+/// Asks for the ICMP errors of all datagrams: a program's socket judges them itself.
+async fn ask_for_errors(socket: &UdpSocket, v6: bool) {
+    // A socket without them still carries datagrams.
+    let _ = socket.set_int(libc::IPPROTO_IP, libc::IP_RECVERR, 1).await;
+    if v6 {
+        let _ = socket.set_int(libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1).await;
+    }
+}
+
+/// Passes ICMP errors on to the program's socket. Were there any?
+fn pass_on_errors(relay: &Relay, socket: &UdpSocket, end: Option<SocketAddr>) -> bool {
+    let mut any = false;
+    while let Ok(entry) = socket.take_queued_error() {
+        any = true;
+        if let Some(message) = end.and_then(|end| packet::icmp_error(&entry, end)) {
+            relay.tun.write(&message);
+        }
+    }
+    any
 }
 
 /// Fields of the header that the program's socket has chosen go along.

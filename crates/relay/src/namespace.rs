@@ -197,6 +197,17 @@ fn configure_kernel() -> io::Result<()> {
     let group = rustix::process::getegid().as_raw();
     fs::write(ping, "0 2147483647").or_else(|_| fs::write(ping, format!("{group} {group}")))?;
     // A program binds ports below 1024 here only; the instance has its own rule.
+    // As within a host: programs of this relay get every ICMP error about each other's ports. A
+    // kernel without these keys limits them.
+    for (key, value) in [
+        ("ipv4/icmp_ratelimit", "0"),
+        ("ipv4/icmp_ratemask", "0"),
+        ("ipv6/icmp/ratelimit", "0"),
+        ("ipv4/icmp_msgs_per_sec", "1000000"),
+        ("ipv4/icmp_msgs_burst", "1000000"),
+    ] {
+        let _ = fs::write(format!("/proc/sys/net/{key}"), value);
+    }
     fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
 }
 

@@ -6,6 +6,9 @@ use etherparse::icmpv4::DestUnreachableHeader;
 use etherparse::icmpv6::DestUnreachableCode;
 use etherparse::{Icmpv4Type, Icmpv6Type, NetSlice, SlicedPacket, TransportSlice};
 use rustix::io::Errno;
+use sockets::QueuedErrorEntry;
+
+use crate::address::canonical;
 
 use crate::header::{Manner, header};
 use crate::icmp::EchoRequest;
@@ -137,10 +140,74 @@ pub(crate) fn unreachable(
     Some(bytes)
 }
 
+/// The ICMP error of an entry of an error queue, about a datagram that a program sent from `from`.
+/// `None` for an error that no message reported.
+pub(crate) fn icmp_error(entry: &QueuedErrorEntry, from: SocketAddr) -> Option<Vec<u8>> {
+    const UNREACHABLE: u8 = 3;
+    const FRAGMENTATION_NEEDED: u8 = 4;
+    let (node, _) = entry.message.as_ref()?;
+    let packet = datagram(from, canonical(entry.destination), &entry.payload)?;
+    let step = header(canonical(*node).ip(), from.ip())?;
+    let (type_u8, code_u8, [a, b, c, d]) = (entry.kind, entry.code, entry.info.to_be_bytes());
+    let mut bytes = Vec::new();
+    if from.is_ipv4() {
+        // The MTU lies in the lower half of the word, the position of a bad byte in its first byte.
+        let too_big = (type_u8, code_u8) == (UNREACHABLE, FRAGMENTATION_NEEDED);
+        let bytes5to8 = if too_big { [0, 0, c, d] } else { [d, 0, 0, 0] };
+        let kind = Icmpv4Type::Unknown { type_u8, code_u8, bytes5to8 };
+        step.icmpv4(kind).write(&mut bytes, quote(&packet)).ok()?;
+    } else {
+        let kind = Icmpv6Type::Unknown { type_u8, code_u8, bytes5to8: [a, b, c, d] };
+        step.icmpv6(kind).write(&mut bytes, quote(&packet)).ok()?;
+    }
+    Some(bytes)
+}
+
 /// A datagram for a program's socket.
 pub(crate) fn datagram(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Option<Vec<u8>> {
     let step = header(from.ip(), to.ip())?.udp(from.port(), to.port());
     let mut bytes = Vec::with_capacity(step.size(payload.len()));
     step.write(&mut bytes, payload).ok()?;
     Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use sockets::QueuedErrorOrigin;
+
+    use super::*;
+
+    #[test]
+    fn an_entry_becomes_a_message_about_its_packet() {
+        let mut entry = QueuedErrorEntry {
+            serial: 0,
+            errno: Errno::CONNREFUSED.raw_os_error(),
+            origin: QueuedErrorOrigin::Icmp4,
+            kind: 3,
+            code: 4,
+            info: 1400,
+            destination: "192.0.2.9:33434".parse().unwrap(),
+            message: None,
+            payload: b"probe".to_vec(),
+        };
+        let from = "10.0.0.2:5000".parse().unwrap();
+        assert_eq!(icmp_error(&entry, from), None);
+        let how = sockets::RecvAncillary {
+            asked: sockets::AncillarySet::NONE,
+            to: "10.0.0.2".parse().unwrap(),
+            port: 5000,
+            ours: "10.0.0.2".parse().unwrap(),
+            interface: 1,
+            ttl: 60,
+            tos: 0,
+            segment: 0,
+            at: 0,
+        };
+        entry.message = Some(("10.0.0.1:0".parse().unwrap(), how));
+        let bytes = icmp_error(&entry, from).unwrap();
+        assert_eq!(bytes[12..20], [10, 0, 0, 1, 10, 0, 0, 2], "from the router to the program");
+        assert_eq!((&bytes[20..22], &bytes[24..28]), (&[3, 4][..], &[0, 0, 5, 120][..]));
+        assert_eq!(bytes[28 + 12..28 + 20], [10, 0, 0, 2, 192, 0, 2, 9], "the quoted packet");
+        assert!(bytes.ends_with(b"probe"));
+    }
 }

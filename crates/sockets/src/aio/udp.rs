@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use abi::SocketKind;
 use abi::ancillary::SendAncillary;
+use abi::queued_error::QueuedErrorEntry;
 
 use super::reactor::Interest;
 use super::tcp::{ReactorSocket, ready};
@@ -46,6 +47,14 @@ impl AsyncUdpSocket {
         let value = value.to_ne_bytes();
         self.0.call(Request::set_option(&self.0.socket, level, name, &value)).await?;
         Ok(())
+    }
+
+    /// Takes the oldest entry of the error queue, without waiting for one.
+    ///
+    /// # Errors
+    /// As [`Socket::take_queued_error`].
+    pub fn take_queued_error(&self) -> io::Result<QueuedErrorEntry> {
+        Ok(self.0.socket.take_queued_error()?)
     }
 
     /// Sets the only peer to send to and to receive from.
