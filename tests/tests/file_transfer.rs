@@ -73,7 +73,7 @@ const SSH: [&str; 12] = [
     "BatchMode=yes",
 ];
 
-fn sshd(world: &ProgramWorld) -> Running {
+fn sshd(world: &ProgramWorld, how: &[&str]) -> Running {
     for key in ["host", "id"] {
         let words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key];
         let _ = world.run(&words).success();
@@ -88,20 +88,29 @@ fn sshd(world: &ProgramWorld) -> Running {
     // sshd gives up its rights in a folder of this name. /run is the world's own.
     let _ = world.run(&["mkdir", "-p", "/run/sshd"]).success();
     let words = ["/usr/sbin/sshd", "-D", "-e", "-f", &world.file("conf")];
-    let server = world.start_with(&BY_RELAY, &words);
+    let server = world.start_with(how, &words);
     let _ = server.line("Server listening on 0.0.0.0");
     server
 }
 
-/// Login with a key. Its children filter their own calls, so it runs without the library; its
-/// clients have the library.
 #[test]
 fn ssh_logs_in_and_scp_copies() {
+    log_in_and_copy(&[]);
+}
+
+#[test]
+fn ssh_logs_in_and_scp_copies_without_the_library() {
+    log_in_and_copy(&BY_RELAY);
+}
+
+/// Login with a key. sshd's children filter their own calls, so the library leaves it to the relay;
+/// its clients have the library.
+fn log_in_and_copy(how: &[&str]) {
     let Some(world) = ProgramWorld::new(&["/usr/sbin/sshd", "ssh", "scp", "ssh-keygen"]) else {
         return;
     };
     write_noise(&world.path("file"), 3 << 20, 7);
-    let server = sshd(&world);
+    let server = sshd(&world, how);
     let login = format!("root@{STACK}");
     let words = [&["ssh"], &SSH[..], &["-p", "2222", &login, "cat; echo done >&2"]].concat();
     world.run_on_both(&words, |said| assert!(said.success().stderr.contains("done")));

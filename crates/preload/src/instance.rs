@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use sockets::Client;
 
 use crate::errno::Outcome;
-use crate::process;
+use crate::{process, self_filtering};
 
 const UNKNOWN: u8 = 0;
 const KERNEL: u8 = 1;
@@ -36,7 +36,7 @@ static INTERNAL_FLOOR: AtomicI32 = AtomicI32::new(i32::MAX);
 pub(crate) fn is_wanted() -> bool {
     match MODE.load(Ordering::Relaxed) {
         UNKNOWN => {
-            let wanted = is_named();
+            let wanted = is_named() && !self_filtering::stands_aside();
             MODE.store(if wanted { TASUKI } else { KERNEL }, Ordering::Relaxed);
             wanted
         }

@@ -31,6 +31,7 @@
 //! adopted: shared sockets that this process has taken up
 //! open_socket: an open Tasuki socket, shared by its descriptors
 //! instance: this process's membership in an instance
+//! self_filtering: programs that are left to the relay
 //! cached_placeholder process: the placeholder cached for the next socket; vfork children
 //! registrations transfer cmsg: rules of epoll, of sending and receiving, of control messages
 //! signals table time: signal masks, descriptor numbers, time limits
@@ -65,6 +66,7 @@ mod real;
 mod registrations;
 mod retaking;
 mod select;
+mod self_filtering;
 mod sharing;
 mod signals;
 mod sockaddr;
