@@ -3,8 +3,8 @@
 //! A wait reports what is ready of the Tasuki members ([`EpollSet`]) and asks the kernel for the
 //! rest. It looks at members that have news, and at those that were ready before. If nothing is
 //! ready anywhere it sleeps until the thread has news, or the epoll descriptor itself is readable:
-//! then the kernel has events. A thread that shares its slot, and a set with sets in it, look at
-//! all members and sleep on their words.
+//! then the kernel has events. Of sets in the set it looks at the same members. A thread that
+//! shares its slot looks at all members and sleeps on their words.
 //!
 //! Every epoll file of a program that runs on Tasuki has a set from its creation. So waits that
 //! began before the first Tasuki socket came are counted as sleepers too.
@@ -307,7 +307,7 @@ fn collect(
             state.registrations.collect(room, |ready, data| events.push(ready, data));
         }
     }
-    state.collect_nested(events.left(), |ready, data| events.push(ready, data));
+    state.collect_nested(news, events.left(), |ready, data| events.push(ready, data));
     state.kernel_first = room > 0 && events.left() == 0;
     Ok(())
 }

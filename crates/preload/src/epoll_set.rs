@@ -39,16 +39,23 @@ struct NestedSet {
     interest: Interest,
     /// False after a one-shot report, until modified.
     armed: bool,
-    /// The versions of its members, summed, that an edge-triggered report was made for.
+    /// What [`EpollSet::look_by_news`] or the versions of its members, summed, told when an
+    /// edge-triggered report was made.
     reported: Option<u32>,
 }
 
 impl NestedSet {
-    /// Is it to be reported? Remembers that it was.
-    fn report(&mut self) -> bool {
+    /// Is it to be reported, to a thread that has taken its news? Remembers that it was.
+    fn report(&mut self, news: Option<&NewsReader>) -> bool {
         let Some(set) = self.set.upgrade().filter(|_| self.armed) else { return false };
-        let (ready, watched) = set.look();
-        let version = watched.iter().fold(0_u32, |sum, (_, version)| sum.wrapping_add(*version));
+        let (ready, version) = match news {
+            Some(news) => set.look_by_news(news.bit()),
+            None => {
+                let (ready, watched) = set.look();
+                let sum = |sum: u32, (_, version): &(_, u32)| sum.wrapping_add(*version);
+                (ready, watched.iter().fold(0, sum))
+            }
+        };
         let has = |flag: c_int| self.interest.events & flag.cast_unsigned() != 0;
         let old_edge = has(libc::EPOLLET) && self.reported == Some(version);
         if !ready || old_edge || self.interest.events & poll::IN == 0 {
@@ -127,11 +134,16 @@ impl Drop for Kick {
 
 impl EpollState {
     /// Reports at most `room` sets in this set that are ready.
-    pub(crate) fn collect_nested(&mut self, room: usize, mut report: impl FnMut(u32, u64)) {
+    pub(crate) fn collect_nested(
+        &mut self,
+        news: Option<&NewsReader>,
+        room: usize,
+        mut report: impl FnMut(u32, u64),
+    ) {
         let ready = self
             .nested
             .iter_mut()
-            .filter_map(|nested| nested.report().then_some((poll::IN, nested.interest.data)));
+            .filter_map(|nested| nested.report(news).then_some((poll::IN, nested.interest.data)));
         ready.take(room).for_each(|(events, data)| report(events, data));
     }
 
@@ -200,6 +212,30 @@ impl EpollSet {
         (ready, watched)
     }
 
+    /// Is a Tasuki member ready? For a thread that has taken its news, by its bit. Looks only at
+    /// members that may be. Also gives a number that changes with each new event.
+    pub(crate) fn look_by_news(&self, thread: u64) -> (bool, u32) {
+        let mut state = self.state();
+        let mut ready = state.registrations.is_ready_by_news(thread);
+        let mut version = state.registrations.edges();
+        for set in state.nested.iter().filter_map(|nested| nested.set.upgrade()) {
+            let (other_ready, other_version) = set.look_by_news(thread);
+            ready |= other_ready;
+            version = version.wrapping_add(other_version);
+        }
+        (ready, version)
+    }
+
+    /// One of the members, of sets in this set, too.
+    fn any(&self) -> Option<Arc<OpenSocket>> {
+        let mut state = self.state();
+        if let Some(any) = state.registrations.any() {
+            return Some(Arc::clone(any));
+        }
+        let mut sets = state.nested.iter().filter_map(|nested| nested.set.upgrade());
+        sets.find_map(|set| set.any())
+    }
+
     /// The sets in this set, and those in them.
     pub(crate) fn nested(&self) -> Vec<Arc<Self>> {
         let mut all = Vec::new();
@@ -227,13 +263,7 @@ impl EpollSet {
 
     /// The calling thread as a reader of its members' news. `None`: it must look at all of them.
     pub(crate) fn news_reader(&self) -> Option<NewsReader> {
-        let mut state = self.state();
-        if !state.nested.is_empty() {
-            return None;
-        }
-        let any = Arc::clone(state.registrations.any()?);
-        drop(state);
-        any.socket.news_reader()
+        self.any()?.socket.news_reader()
     }
 
     /// Has the kernel's set ever had a member of the program's?
@@ -249,8 +279,7 @@ impl EpollSet {
     /// Called before a wait ends without a result. True: the stack worked, which may have changed a
     /// member.
     pub(crate) fn attend(&self) -> bool {
-        let any = self.state().registrations.any().cloned();
-        match any {
+        match self.any() {
             Some(any) => any.socket.attend(),
             None => attend(&self.watched()),
         }

@@ -77,6 +77,13 @@ impl<S: Source> Registration<S> {
         if self.armed && !old_edge { now.events & wanted } else { 0 }
     }
 
+    /// Remembers a look. 1 if it found something new to report, otherwise 0.
+    fn see(&mut self, now: Readiness, events: u32) -> u32 {
+        let is_new = events != 0 && self.seen != now.version;
+        self.seen = now.version;
+        is_new.into()
+    }
+
     /// Is it not ready because the sending pool is empty?
     fn waits_for_memory(&self, now: Readiness) -> bool {
         self.interest.events & OUT & !now.events != 0 && self.source.lacks_memory()
@@ -104,6 +111,8 @@ pub(crate) struct Registrations<S> {
     next: usize,
     /// Where there was a registration.
     member: usize,
+    /// Looks that found a member ready for something new, counted.
+    edges: u32,
 }
 
 impl<S> Default for Registrations<S> {
@@ -118,6 +127,7 @@ impl<S> Default for Registrations<S> {
             threads: 0,
             next: 0,
             member: 0,
+            edges: 0,
         }
     }
 }
@@ -274,11 +284,7 @@ impl<S: Source> Registrations<S> {
         room: usize,
         mut report: impl FnMut(u32, u64),
     ) -> usize {
-        if self.threads & thread == 0 {
-            // Another thread may have news of any of them.
-            self.threads |= thread;
-            (0..self.list.len()).for_each(|at| self.look_again(at));
-        }
+        self.join(thread);
         // Later tickets are of those that this wait has looked at.
         let last = self.tickets;
         let mut reports = 0;
@@ -301,8 +307,8 @@ impl<S: Source> Registrations<S> {
                 registration.notified = threads;
             }
             let now = registration.source.readiness();
-            registration.seen = now.version;
             let events = registration.due(now);
+            self.edges = self.edges.wrapping_add(registration.see(now, events));
             if events != 0 {
                 report(events, registration.interest.data);
                 registration.reported = Some(now.version);
@@ -318,6 +324,52 @@ impl<S: Source> Registrations<S> {
             }
         }
         reports
+    }
+
+    /// The thread waits by news from now on.
+    fn join(&mut self, thread: u64) {
+        if self.threads & thread == 0 {
+            // Another thread may have news of any of them.
+            self.threads |= thread;
+            (0..self.list.len()).for_each(|at| self.look_again(at));
+        }
+    }
+
+    /// Is there something to report to a thread that has taken its news, by its bit? Looks at
+    /// candidates only, and takes nothing away.
+    pub(crate) fn is_ready_by_news(&mut self, thread: u64) -> bool {
+        self.join(thread);
+        let last = self.tickets;
+        let mut ready = false;
+        while let Some(&(at, ticket)) = self.candidates.front().filter(|(_, it)| *it <= last) {
+            self.candidates.pop_front();
+            let threads = self.threads;
+            let named = self.list[at].as_mut().filter(|it| it.ticket == ticket);
+            let Some(registration) = named else { continue };
+            registration.ticket = 0;
+            if !registration.armed {
+                continue;
+            }
+            // Before the look: a change after it is news.
+            let missing = threads & !registration.notified;
+            if missing != 0 {
+                registration.source.notify(missing);
+                registration.notified = threads;
+            }
+            let now = registration.source.readiness();
+            let events = registration.due(now);
+            self.edges = self.edges.wrapping_add(registration.see(now, events));
+            if events != 0 || registration.waits_for_memory(now) {
+                self.look_again(at);
+            }
+            ready |= events != 0;
+        }
+        ready
+    }
+
+    /// Changes whenever a look by news finds a member ready for something new.
+    pub(crate) fn edges(&self) -> u32 {
+        self.edges
     }
 
     /// Looks at all sources. Reports at most `room` ready ones, and remembers the versions seen.

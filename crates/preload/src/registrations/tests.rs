@@ -284,3 +284,39 @@ fn looking_takes_nothing_away_and_remembers_versions() {
     assert!(!set.is_ready());
     assert_eq!(set.watched()[0].1, 2);
 }
+
+#[test]
+fn a_set_in_a_set_looks_at_what_may_be_ready() {
+    let mut set = Registrations::default();
+    let sources: Vec<_> = (0..5010).map(|place| Fake::at(place, 0)).collect();
+    for (data, source) in sources.iter().enumerate() {
+        let edge = if data % 2 == 0 { EDGE } else { 0 };
+        let interest = Interest { events: IN | edge, data: data as u64 };
+        set.add(3, source, interest).unwrap();
+    }
+    let looks = || sources.iter().map(|source| source.0.looks.take()).sum::<usize>();
+    assert!(!set.is_ready_by_news(1), "a thread that comes looks at all");
+    assert_eq!(looks(), 5010);
+    assert!(!set.is_ready_by_news(1));
+    assert_eq!(looks(), 0);
+    let before = set.edges();
+    for source in &sources[..10] {
+        let threads = source.becomes(IN);
+        assert_eq!(threads, 1, "the thread has news");
+        set.on_news(source.place(), threads);
+    }
+    for _ in 0..3 {
+        assert!(set.is_ready_by_news(1));
+        assert_eq!(looks(), 10);
+    }
+    assert_eq!(set.edges(), before + 10, "each event counts once");
+    // Nothing was taken away: a wait in the set itself still has all, edges once.
+    assert_eq!(wait(&mut set, 1).len(), 10);
+    assert_eq!(wait(&mut set, 1).len(), 5);
+    assert!(set.is_ready_by_news(1), "five are ready by level");
+    for source in &sources[..10] {
+        set.on_news(source.place(), source.becomes(0));
+    }
+    assert!(!set.is_ready_by_news(1));
+    assert_eq!(set.edges(), before + 10);
+}
