@@ -193,6 +193,7 @@ impl Neighbours {
 
     /// Looks up a neighbour that a packet is sent to. `progress`: an earlier packet has arrived,
     /// which proves that the neighbour is reachable (RFC 4861 7.3.1).
+    #[inline]
     pub(crate) fn look_up(
         &mut self,
         now: Instant,

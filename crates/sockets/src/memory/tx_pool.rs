@@ -64,7 +64,13 @@ impl TxPool {
     }
 
     /// Can there be an area of `least` bytes when no other socket holds any?
+    #[inline]
     pub(crate) fn could_hold(&self, least: usize, sockets: u16) -> bool {
+        // A pool has an area of the usual size for each socket.
+        least <= self.area_len() || self.could_hold_long(least, sockets)
+    }
+
+    fn could_hold_long(&self, least: usize, sockets: u16) -> bool {
         let others = u32::from(sockets).saturating_sub(1).saturating_mul(self.area_pages.into());
         u32::from(self.pages_for(least)).saturating_add(others) <= self.pool.pages()
     }
