@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use abi::call::{CallFlags, Op, Reply, ReplyWords, Request};
 use abi::client::SocketWords;
@@ -15,6 +15,8 @@ use crate::wait::Wait;
 
 /// Between two looks at a socket that the server is about to move.
 const MOVE_PAUSE: Duration = Duration::from_micros(20);
+/// The server moves a socket within microseconds, unless it is stopped.
+const MOVE_LIMIT: Duration = Duration::from_secs(5);
 
 /// How much of a program's work at a socket the server took into account before the socket moved to
 /// another process. Work beyond that does not count. The units are those of [`SocketWords`].
@@ -94,7 +96,7 @@ impl SocketCore {
     /// Called after something was published: has the socket moved to another process meanwhile?
     ///
     /// # Errors
-    /// As [`SocketCore::check`].
+    /// As [`SocketCore::check`]. EIO when the server has begun to move it and does not go on.
     #[inline]
     pub(super) fn move_counts(&self) -> Result<Option<MoveCounts>, Errno> {
         // A socket is shared long before it can move, by a call of this process.
@@ -108,6 +110,7 @@ impl SocketCore {
     fn look_for_move(&self) -> Result<Option<MoveCounts>, Errno> {
         // Pairs with the server's: either it sees what was published, or its flag is seen here.
         fence(Ordering::SeqCst);
+        let give_up = Instant::now() + MOVE_LIMIT;
         loop {
             let flags = self.flags();
             self.check()?;
@@ -120,6 +123,9 @@ impl SocketCore {
                 return Ok(None);
             }
             self.membership.server.look()?;
+            if Instant::now() > give_up {
+                return Err(Errno::IO);
+            }
             thread::sleep(MOVE_PAUSE);
         }
     }
