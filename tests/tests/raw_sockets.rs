@@ -94,7 +94,7 @@ fn assert_path(said: &Finished, path: [&str; 2]) {
     }
 }
 
-/// traceroute by echo requests, on sockets of IPPROTO_ICMP or raw ones.
+/// traceroute by datagrams or by echo requests, on sockets of IPPROTO_ICMP or raw ones.
 fn traces(with: &[&str], manner: &[&str]) {
     let Some(world) = RawWorld::new(&["traceroute"], with) else { return };
     for way in WAYS {
@@ -105,6 +105,11 @@ fn traces(with: &[&str], manner: &[&str]) {
         }
     }
     world.end();
+}
+
+#[test]
+fn traceroute_by_datagrams() {
+    traces(&[], &[]);
 }
 
 #[test]
