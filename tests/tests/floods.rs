@@ -59,12 +59,6 @@ fn a_flood_of_syns_takes_no_frame_of_a_neighbour() {
 }
 
 #[test]
-fn a_flood_of_fragments_takes_no_frame_of_a_neighbour() {
-    let Some(mode) = Mode::shared() else { return };
-    beside("fragment", mode, &[]);
-}
-
-#[test]
 fn nor_without_offloads() {
     let Some(mode) = Mode::shared() else { return };
     beside("ping", mode, &["--offload", "off"]);

@@ -214,6 +214,10 @@ const FILTERED: &[&str] = &[
 /// Of these, the calls that the relay makes in its own network namespace.
 const RELAYED: &[&str] = &["socket(2,1,0)", "connect(0,0,0)"];
 
+/// Calls that the filter alone refuses the relay: it may have raw sockets in its own network
+/// namespace, so it has the right to these there.
+const RAW: &[&str] = &["socket(17,3,0)", "socket(44,3,0)"];
+
 /// Calls that are part of every role's work.
 const ALLOWED: &[&str] = &["getpid", "mmap(0,4096,3,0x22,-1,0)", "sched_yield", "futex(0,1,1)"];
 
@@ -248,9 +252,12 @@ fn who_owns_a_server_can_do_nothing_else() {
             assert_eq!(said.status.code(), Some(sandbox::EXIT_CODE), "{role}: {one}: {said}");
         }
         // The layers below do not need it.
-        let said = probe(role, false, REFUSED).success();
+        let in_its_network = |one: &&&str| role == Role::Relay && RAW.contains(one);
+        let refused = REFUSED.iter().filter(|one| !in_its_network(one)).copied();
+        let refused: Vec<&str> = refused.collect();
+        let said = probe(role, false, &refused).success();
         let results: Vec<&str> = said.stdout.lines().skip(1).collect();
-        assert_eq!(results.len(), REFUSED.len(), "{said}");
+        assert_eq!(results.len(), refused.len(), "{said}");
         for result in results {
             assert!(result.contains("os error"), "{role}: {result}");
         }

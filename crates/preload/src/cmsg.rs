@@ -24,6 +24,7 @@ const SO_TIMESTAMPNS: c_int = 35;
 const UDP_SEGMENT: c_int = 103;
 const UDP_GRO: c_int = 104;
 const IPV6_ORIGDSTADDR: c_int = 74;
+const TCP_CM_INQ: c_int = 36;
 /// Bytes of the offender's address in a message of the error queue.
 const V4_OFFENDER: usize = size_of::<libc::sockaddr_in>();
 const V6_OFFENDER: usize = size_of::<libc::sockaddr_in6>();
@@ -172,6 +173,12 @@ impl<'a> Room<'a> {
             IpAddr::V4(to) => self.tell_v4(how, to),
             IpAddr::V6(to) => self.tell_v6(how, to),
         }
+    }
+
+    /// Adds the number of bytes of a stream that are left to be read (TCP_INQ).
+    pub(crate) fn tell_unread(&mut self, bytes: usize) {
+        let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+        self.put_int(libc::IPPROTO_TCP, TCP_CM_INQ, bytes);
     }
 
     /// Adds the messages that tell of an entry of the error queue.

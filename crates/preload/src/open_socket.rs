@@ -96,6 +96,8 @@ pub(crate) struct OpenSocket {
     shared: AtomicBool,
     /// Its placeholder has had an owner, a signal or O_ASYNC.
     has_owner: AtomicBool,
+    /// TCP_INQ.
+    tells_unread: AtomicBool,
     descriptors: AtomicUsize,
     watchers: Mutex<Vec<Weak<dyn SocketWatcher>>>,
 }
@@ -112,18 +114,20 @@ impl OpenSocket {
             on_cached: AtomicBool::new(false),
             shared: AtomicBool::new(false),
             has_owner: AtomicBool::new(false),
+            tells_unread: AtomicBool::new(false),
             descriptors: AtomicUsize::new(1),
             watchers: Mutex::default(),
         })
     }
 
-    /// The open socket of a connection accepted on this one. It takes over the timeouts, as on
-    /// Linux.
+    /// The open socket of a connection accepted on this one. It takes over the timeouts and
+    /// TCP_INQ, as on Linux.
     pub(crate) fn accepted(&self, socket: Socket, nonblocking: bool) -> Arc<Self> {
         let accepted = Self::new(socket, nonblocking);
         accepted.receive_timeout.set(self.receive_timeout.get());
         accepted.send_timeout.set(self.send_timeout.get());
         accepted.linger.set(self.linger.get());
+        accepted.set_tells_unread(self.tells_unread());
         accepted
     }
 
@@ -155,6 +159,16 @@ impl OpenSocket {
     /// Is its placeholder as a new one?
     pub(crate) fn is_placeholder_fresh(&self) -> bool {
         !self.is_nonblocking() && !self.has_owner()
+    }
+
+    /// TCP_INQ: does recvmsg tell how much is left to be read?
+    pub(crate) fn tells_unread(&self) -> bool {
+        self.tells_unread.load(Ordering::Relaxed)
+    }
+
+    /// Sets TCP_INQ.
+    pub(crate) fn set_tells_unread(&self, on: bool) {
+        self.tells_unread.store(on, Ordering::Relaxed);
     }
 
     /// May other processes hold descriptors of it?

@@ -7,15 +7,14 @@
 //!
 //! | queue | frames |
 //! |---|---|
-//! | 1, unsolicited | echo requests, SYNs without ACK, fragments, IPv6 routing headers, options |
+//! | 1, unsolicited | echo requests, SYNs without ACK, IPv6 routing headers, options |
 //! | 0, regular | all others |
 //!
 //! Frames of queue 1 come from senders that need not be anybody's peer, and their loss ends no
 //! connection. ARP, neighbour discovery, router advertisements, MLD, IGMP and DHCP stay in queue 0:
-//! without them no address lasts. ICMP errors stay there too, as path MTU discovery needs them.
-//! Fragments may arrive after datagrams that were sent later, as with a network card that spreads
-//! frames by their ports: fragments have none. A frame that is too short to be classified, or no IP
-//! packet, is regular.
+//! without them no address lasts. ICMP errors stay there too, as path MTU discovery needs them, and
+//! fragments, since datagrams keep their order. A frame that is too short to be classified, or no
+//! IP packet, is regular.
 //!
 //! The program knows frames from their Ethernet header on. Loads of packet bytes (BPF_LD) end it
 //! with 0, thus with the regular queue, where a frame is too short.
@@ -54,7 +53,6 @@ const ICMPV6: i32 = 58;
 /// IPv6 extension headers.
 const HOP_BY_HOP: i32 = 0;
 const ROUTING: i32 = 43;
-const FRAGMENT: i32 = 44;
 const DESTINATION: i32 = 60;
 const ECHO_REQUEST: i32 = 8;
 const ECHO_REQUEST_V6: i32 = 128;
@@ -99,7 +97,7 @@ const PROGRAM: &[Line] = &[
     Line::If(false, ETHERTYPE_IPV4, Label::Regular),
     half(IP + 6),
     and(FRAGMENTED),
-    Line::If(false, 0, Label::Unsolicited),
+    Line::If(false, 0, Label::Regular),
     // r7 = the length of the header.
     byte(IP),
     and(0xf),
@@ -117,7 +115,6 @@ const PROGRAM: &[Line] = &[
     byte(IP + 6),
     Line::If(true, TCP, Label::Tcp),
     Line::If(true, ROUTING, Label::Unsolicited),
-    Line::If(true, FRAGMENT, Label::Unsolicited),
     Line::If(true, DESTINATION, Label::Unsolicited),
     Line::If(true, HOP_BY_HOP, Label::Options),
     Line::If(false, ICMPV6, Label::Regular),

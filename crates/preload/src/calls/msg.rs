@@ -103,6 +103,9 @@ unsafe fn receive_message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Outcome<
     if let Some(how) = &received.ancillary {
         room.tell(how, entry.socket.family());
     }
+    if entry.tells_unread() {
+        room.tell_unread(unread(&entry));
+    }
     let (used, cut) = (room.used, room.cut);
     msg.msg_controllen = used;
     msg.msg_flags = if received.full_len > received.len { libc::MSG_TRUNC } else { 0 };
@@ -110,6 +113,16 @@ unsafe fn receive_message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Outcome<
     // As Linux: it was urgent.
     msg.msg_flags |= flags & (libc::MSG_OOB | libc::MSG_CMSG_CLOEXEC);
     Ok(result_len(&received, flags))
+}
+
+/// The bytes that are left to be read. At the end of the stream 1, as on Linux: a program reads
+/// once more.
+#[cold]
+fn unread(entry: &OpenSocket) -> usize {
+    match entry.socket.readable_len() {
+        0 => (entry.socket.readiness().events & sockets::poll::RDHUP != 0).into(),
+        len => len,
+    }
 }
 
 /// Receives an entry of the error queue.

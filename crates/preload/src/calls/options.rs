@@ -23,6 +23,9 @@ use crate::sockaddr::room_for;
 use crate::time;
 
 const INT: usize = size_of::<c_int>();
+/// tcp(7)'s, which libc lacks.
+const TCP_CC_INFO: c_int = 26;
+const TCP_INQ: c_int = 36;
 const TIMEVAL: usize = size_of::<timeval>();
 /// No option's value is longer. Bytes beyond are ignored.
 const SET_LONGEST: usize = 512;
@@ -53,6 +56,14 @@ pub(super) fn get(entry: &OpenSocket, level: c_int, name: c_int, room: usize) ->
             return Ok(timeval_bytes(timeout.get()));
         }
     }
+    match name {
+        TCP_INQ if stream && level == libc::IPPROTO_TCP => {
+            return Ok(int(entry.tells_unread().into()));
+        }
+        // As Linux for CUBIC and Reno, of which there is nothing to tell.
+        TCP_CC_INFO if stream && level == libc::IPPROTO_TCP => return Ok(Bytes::new()),
+        _ => {}
+    }
     let mut bytes = vec![0; room.clamp(INT, GET_MOST)];
     let len = socket.option(level, name, &mut bytes)?;
     bytes.truncate(len);
@@ -61,6 +72,17 @@ pub(super) fn get(entry: &OpenSocket, level: c_int, name: c_int, room: usize) ->
 
 /// Sets an option from `bytes`.
 fn set(entry: &OpenSocket, level: c_int, name: c_int, bytes: &[u8]) -> Outcome<()> {
+    let stream = entry.socket.kind() == SocketKind::Stream;
+    if stream && (level, name) == (libc::IPPROTO_TCP, TCP_INQ) {
+        let value: &[u8; INT] = bytes.first_chunk().ok_or(Errno::INVAL)?;
+        let on = match c_int::from_ne_bytes(*value) {
+            0 => false,
+            1 => true,
+            _ => return Err(Errno::INVAL),
+        };
+        entry.set_tells_unread(on);
+        return Ok(());
+    }
     match timeout(entry, name).filter(|_| level == SOL_SOCKET) {
         Some(timeout) => {
             timeout.set(timeout_of_bytes(bytes)?);
