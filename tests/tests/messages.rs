@@ -47,3 +47,16 @@ fn equal_datagrams_are_joined() {
     }
     world.down(NET);
 }
+
+/// TCP_INQ: how much of a stream is left to be read.
+#[test]
+fn streams_tell_what_is_left() {
+    let Some(world) = World::with_kernel() else { return };
+    world.up(NET, Mode::given(), &[]);
+    let words = world.script("unread.py", &[]);
+    let kernel = world.run(&words).success().stdout;
+    let ours = Running::start(world.on_net(NET, &words)).finish().success().stdout;
+    assert_eq!(kernel, ours);
+    assert!(kernel.contains("taken over 1"), "{kernel}");
+    world.down(NET);
+}

@@ -1,0 +1,30 @@
+"""Prints what TCP_INQ tells beside each received part of a stream, and at its end."""
+
+import socket
+
+SOL_TCP, TCP_INQ, TCP_CC_INFO = 6, 36, 26
+
+listener = socket.create_server(("127.0.0.1", 0))
+listener.setsockopt(SOL_TCP, TCP_INQ, 1)
+client = socket.create_connection(listener.getsockname())
+server, _ = listener.accept()
+print("taken over", server.getsockopt(SOL_TCP, TCP_INQ))
+
+
+def receive(length, room=100):
+    data, messages, flags, _ = server.recvmsg(length, room)
+    return data, messages, flags
+
+
+client.sendall(b"0123456789")
+while len(server.recv(10, socket.MSG_PEEK)) < 10:
+    pass
+print(receive(4), receive(2, 0), receive(2))
+client.close()
+server.recv(10, socket.MSG_PEEK | socket.MSG_WAITALL)
+print(receive(10), receive(10))
+server.setsockopt(SOL_TCP, TCP_INQ, 0)
+print(receive(10))
+client = socket.socket()
+client.setsockopt(SOL_TCP, socket.TCP_CONGESTION, b"reno")
+print("of Reno", client.getsockopt(SOL_TCP, TCP_CC_INFO, 64))
