@@ -30,7 +30,14 @@ if role == "peer":
 
 
 def threads():
-    return [open(f"/proc/self/task/{one}/comm").read().strip() for one in os.listdir("/proc/self/task")]
+    names = []
+    for one in os.listdir("/proc/self/task"):
+        try:
+            names.append(open(f"/proc/self/task/{one}/comm").read().strip())
+        except OSError:
+            # It has ended meanwhile.
+            pass
+    return names
 
 
 def wait_for(what, holds):

@@ -7,46 +7,23 @@
 #![allow(unsafe_code)]
 
 use core::ffi::c_int;
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering};
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use rustix::io::Errno;
 use sockets::shared::MARK;
 
 use crate::errno::{self, Outcome};
 use crate::open_socket::OpenSocket;
+use crate::process_state::ProcessState;
 use crate::{instance, real};
 
-type ByCookie = Mutex<BTreeMap<u64, Weak<OpenSocket>>>;
-
-/// Null, or from `Box::into_raw` and never freed. A forked child makes its own: another thread of
-/// the parent may have held the lock.
-static KNOWN: AtomicPtr<ByCookie> = AtomicPtr::new(null_mut());
-
-fn known() -> MutexGuard<'static, BTreeMap<u64, Weak<OpenSocket>>> {
-    let mut known = KNOWN.load(Ordering::Acquire);
-    if known.is_null() {
-        let new = Box::into_raw(Box::default());
-        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        known = match KNOWN.compare_exchange(null_mut(), new, success, failure) {
-            Ok(_) => new,
-            Err(other) => {
-                // SAFETY: `new` came from Box::into_raw above and was not published.
-                drop(unsafe { Box::from_raw(new) });
-                other
-            }
-        };
-    }
-    // SAFETY: not null, so it came from Box::into_raw and is never freed.
-    unsafe { &*known }.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static KNOWN: ProcessState<BTreeMap<u64, Weak<OpenSocket>>> = ProcessState::new();
 
 /// In a forked child: it has taken up nothing yet.
 pub(crate) fn forget() {
-    KNOWN.store(null_mut(), Ordering::Release);
+    KNOWN.forget();
 }
 
 /// Does a descriptor stand for a shared socket?
@@ -71,7 +48,7 @@ pub(crate) fn mark(fd: c_int) -> Outcome<()> {
 /// `open` is the shared socket that `fd` stands for.
 pub(crate) fn know(fd: BorrowedFd<'_>, open: &Arc<OpenSocket>) -> Outcome<()> {
     let cookie = rustix::net::sockopt::socket_cookie(fd)?;
-    let mut known = known();
+    let mut known = KNOWN.lock();
     known.retain(|_, open| open.strong_count() > 0);
     known.insert(cookie, Arc::downgrade(open));
     Ok(())
@@ -88,7 +65,7 @@ pub(crate) fn open(fd: c_int) -> Outcome<Arc<OpenSocket>> {
     // SAFETY: the program uses it in a call, and closes it only after that.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     let cookie = rustix::net::sockopt::socket_cookie(borrowed)?;
-    let mut known = known();
+    let mut known = KNOWN.lock();
     if let Some(open) = known.get(&cookie).and_then(Weak::upgrade)
         && !open.socket.is_moved()
         && open.share()

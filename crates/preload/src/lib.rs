@@ -39,6 +39,7 @@
 //! trace: a line for each call
 //! sockaddr: addresses
 //! real: the C library's own functions
+//! process_state: state that a forked child makes anew
 //! errno pointers: results of calls; pointers that cannot be meant
 //! ```
 
@@ -61,6 +62,7 @@ mod placeholder;
 mod pointers;
 mod poll;
 mod process;
+mod process_state;
 mod readiness_signals;
 mod real;
 mod registrations;

@@ -21,10 +21,8 @@
 
 use core::ffi::{c_int, c_long};
 use core::mem::zeroed;
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use sockets::poll;
@@ -32,6 +30,7 @@ use sockets::poll;
 use crate::descriptors::{Descriptor, TABLE, install};
 use crate::errno::{self, Outcome};
 use crate::open_socket::{OpenSocket, SocketWatcher, wait_any};
+use crate::process_state::ProcessState;
 use crate::{instance, real, signals};
 
 /// fcntl(2)'s, which libc lacks.
@@ -93,37 +92,17 @@ struct EndWatcher;
 impl SocketWatcher for EndWatcher {
     fn forget(&self, _: &Arc<OpenSocket>) {
         // A handler may close sockets, too.
-        signals::without(|| state().kick());
+        signals::without(|| STATE.lock().kick());
     }
 
     fn on_news(&self, _: u16, _: u64) {}
 }
 
-/// Null, or from `Box::into_raw` and never freed. A forked child makes its own: another thread of
-/// the parent may have held the lock.
-static STATE: AtomicPtr<Mutex<SignalState>> = AtomicPtr::new(null_mut());
-
-fn state() -> MutexGuard<'static, SignalState> {
-    let mut known = STATE.load(Ordering::Acquire);
-    if known.is_null() {
-        let new = Box::into_raw(Box::default());
-        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        known = match STATE.compare_exchange(null_mut(), new, success, failure) {
-            Ok(_) => new,
-            Err(other) => {
-                // SAFETY: `new` came from Box::into_raw above and was not published.
-                drop(unsafe { Box::from_raw(new) });
-                other
-            }
-        };
-    }
-    // SAFETY: not null, so it came from Box::into_raw and is never freed.
-    unsafe { &*known }.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static STATE: ProcessState<SignalState> = ProcessState::new();
 
 /// In a forked child: it has no thread.
 pub(crate) fn forget() {
-    STATE.store(null_mut(), Ordering::Release);
+    STATE.forget();
 }
 
 /// The program has changed the owner, the signal or O_ASYNC of `fd`.
@@ -139,7 +118,7 @@ fn update(
     fd: c_int,
     socket: &Arc<OpenSocket>,
 ) -> Outcome<()> {
-    let mut state = state();
+    let mut state = STATE.lock();
     let same = |one: &Signalled| one.socket.as_ptr() == Arc::as_ptr(socket);
     let before = state.sockets.iter().position(same).map(|at| state.sockets.swap_remove(at));
     if owner.pid != 0 {
@@ -284,7 +263,7 @@ fn band(code: c_int) -> u32 {
 /// The thread.
 fn run(kick: &OwnedFd) {
     loop {
-        let mut state = state();
+        let mut state = STATE.lock();
         let watched = state.watched();
         if watched.is_empty() {
             state.kick = None;
@@ -295,12 +274,12 @@ fn run(kick: &OwnedFd) {
         let mut kernel = [PollFd::new(kick, PollFlags::IN)];
         if wait_any(&watched, &mut kernel, None).is_err() {
             // Their memory is gone, or the system's is.
-            self::state().sockets.clear();
+            STATE.lock().sockets.clear();
             continue;
         }
         drop(watched);
         let _ = rustix::io::read(kick, &mut [0; 8]);
-        let due = self::state().look();
+        let due = STATE.lock().look();
         due.into_iter().for_each(send);
     }
 }

@@ -293,22 +293,7 @@ impl<S: Source> Registrations<S> {
                 break;
             }
             self.candidates.pop_front();
-            let threads = self.threads;
-            let named = self.list[at].as_mut().filter(|it| it.ticket == ticket);
-            let Some(registration) = named else { continue };
-            registration.ticket = 0;
-            if !registration.armed {
-                continue;
-            }
-            // Before the look: a change after it is news.
-            let missing = threads & !registration.notified;
-            if missing != 0 {
-                registration.source.notify(missing);
-                registration.notified = threads;
-            }
-            let now = registration.source.readiness();
-            let events = registration.due(now);
-            self.edges = self.edges.wrapping_add(registration.see(now, events));
+            let Some((registration, now, events)) = self.look_at((at, ticket)) else { continue };
             if events != 0 {
                 report(events, registration.interest.data);
                 registration.reported = Some(now.version);
@@ -324,6 +309,30 @@ impl<S: Source> Registrations<S> {
             }
         }
         reports
+    }
+
+    /// Looks at a candidate, if it still is one: its registration, state, and the events to report.
+    #[inline]
+    fn look_at(
+        &mut self,
+        (at, ticket): (usize, u64),
+    ) -> Option<(&mut Registration<S>, Readiness, u32)> {
+        let threads = self.threads;
+        let registration = self.list[at].as_mut().filter(|it| it.ticket == ticket)?;
+        registration.ticket = 0;
+        if !registration.armed {
+            return None;
+        }
+        // Before the look: a change after it is news.
+        let missing = threads & !registration.notified;
+        if missing != 0 {
+            registration.source.notify(missing);
+            registration.notified = threads;
+        }
+        let now = registration.source.readiness();
+        let events = registration.due(now);
+        self.edges = self.edges.wrapping_add(registration.see(now, events));
+        Some((registration, now, events))
     }
 
     /// The thread waits by news from now on.
@@ -343,22 +352,7 @@ impl<S: Source> Registrations<S> {
         let mut ready = false;
         while let Some(&(at, ticket)) = self.candidates.front().filter(|(_, it)| *it <= last) {
             self.candidates.pop_front();
-            let threads = self.threads;
-            let named = self.list[at].as_mut().filter(|it| it.ticket == ticket);
-            let Some(registration) = named else { continue };
-            registration.ticket = 0;
-            if !registration.armed {
-                continue;
-            }
-            // Before the look: a change after it is news.
-            let missing = threads & !registration.notified;
-            if missing != 0 {
-                registration.source.notify(missing);
-                registration.notified = threads;
-            }
-            let now = registration.source.readiness();
-            let events = registration.due(now);
-            self.edges = self.edges.wrapping_add(registration.see(now, events));
+            let Some((registration, now, events)) = self.look_at((at, ticket)) else { continue };
             if events != 0 || registration.waits_for_memory(now) {
                 self.look_again(at);
             }
