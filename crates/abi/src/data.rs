@@ -32,6 +32,10 @@ flag_set! {
         ANCILLARY = 1 << 3;
         /// The last byte of a stream's bytes is urgent (MSG_OOB).
         URGENT = 1 << 4;
+        /// From here on the stream holds back segments that are not full (TCP_CORK). Without bytes.
+        CORK = 1 << 6;
+        /// It does so no longer. Without bytes.
+        UNCORK = 1 << 7;
     }
 }
 
@@ -70,7 +74,7 @@ pub struct DataDescriptor {
     pub area: AreaName,
     /// First byte, from the area's start.
     pub offset: u32,
-    /// Number of bytes; 0 only for an empty datagram.
+    /// Number of bytes; 0 only for an empty datagram, and for a cork in a stream.
     pub len: u32,
     /// Properties of the bytes, and the region that the area lies in.
     pub flags: DataFlags,

@@ -12,7 +12,7 @@
 use abi::client::QUEUE;
 use abi::data::DataFlags;
 use abi::stages::TraceStage;
-use inet::SendOptions;
+use inet::{SendOptions, SockOption};
 use shm::Pool;
 
 use crate::client::Client;
@@ -274,7 +274,7 @@ pub(crate) fn submit(engine: &mut Engine, socket: &mut Socket, taken: QueuedSend
     let accepted = if !socket.is_stream() {
         datagrams::submit(engine, socket, (&descriptor, &ancillary), chunk)
     } else if len == 0 {
-        return;
+        return cork(engine, socket, descriptor.flags);
     } else {
         submit_to_stream(engine, socket, descriptor.flags, chunk)
     };
@@ -284,6 +284,15 @@ pub(crate) fn submit(engine: &mut Engine, socket: &mut Socket, taken: QueuedSend
     } else {
         engine.counters.sends_dropped += 1;
         socket.tx.refuse(len, engine.stack.acked(socket.handle));
+    }
+}
+
+/// Carries out what a stream's descriptor without bytes says.
+fn cork(engine: &mut Engine, socket: &Socket, flags: DataFlags) {
+    if flags.has_any(DataFlags::CORK | DataFlags::UNCORK) {
+        let option = SockOption::Cork(flags.has(DataFlags::CORK));
+        // It fails only for a socket that the core has forgotten.
+        let _ = engine.stack.set_option(engine.now, socket.handle, option);
     }
 }
 

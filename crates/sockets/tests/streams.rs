@@ -151,6 +151,41 @@ fn a_full_queue_is_waited_for() {
 }
 
 #[test]
+fn a_cork_travels_with_the_bytes() {
+    const TCP_CORK: (i32, i32) = (6, 3);
+    let (fake, client) = Fake::with_client(small());
+    fake.core().manner.takes = false;
+    let (socket, index) = connected(&client);
+    fake.core().calls.clear();
+    let cork = |on| socket.set_int(TCP_CORK.0, TCP_CORK.1, on);
+    cork(7).unwrap();
+    assert_eq!(socket.int(TCP_CORK.0, TCP_CORK.1), Ok(1));
+    for n in 0..62 {
+        assert_eq!(send(&socket, &[n], Wait::No), Ok(1), "{n}");
+    }
+    // The last slot is for the cork's end.
+    assert_eq!(send(&socket, &[62], Wait::No), Err(Errno::AGAIN));
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| send(&socket, &[62], Wait::Forever));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!sender.is_finished());
+        let start = Instant::now();
+        fake.core().take(index, 1);
+        assert_eq!(sender.join().unwrap(), Ok(1));
+        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    });
+    cork(0).unwrap();
+    assert_eq!(socket.int(TCP_CORK.0, TCP_CORK.1), Ok(0));
+    let mut core = fake.core();
+    core.take(index, usize::MAX);
+    assert!(core.sock(index).got.iter().copied().eq(0..=62));
+    let flags = core.sock(index).descriptors.iter().map(|d| d.flags).collect::<Vec<_>>();
+    assert_eq!((flags[0], flags[64]), (DataFlags::CORK, DataFlags::UNCORK));
+    assert!(flags[1..64].iter().all(|flags| *flags == DataFlags::NONE));
+    assert!(core.calls.is_empty(), "{:?}", core.calls);
+}
+
+#[test]
 fn released_memory_is_filled_again_from_its_start() {
     let (fake, client) = Fake::with_client(small());
     let (socket, index) = connected(&client);

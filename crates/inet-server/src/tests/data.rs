@@ -1,5 +1,7 @@
 //! Tests of data through the queues.
 
+use shm::AreaName;
+
 use super::*;
 
 fn pair() -> (World, Program, Program) {
@@ -48,6 +50,38 @@ fn a_mebibyte_arrives_intact_in_both_directions() {
     world.rest();
     assert_eq!(sock.words.tx_released.load(Ordering::Acquire), 1 << 20);
     assert_eq!(world.b.free("client 7 rx"), Some(PARAMS.rx_pages));
+}
+
+#[test]
+fn a_cork_among_the_bytes_holds_them_back_until_its_end() {
+    let (mut world, mut a, mut b) = pair();
+    let (mut sock, mut child) = world.connect(&mut a, &mut b, 80);
+    let cork = |a: &Program, sock: &mut Sock, flags| {
+        let area = AreaName { page: 0, pages: 0, generation: 0 };
+        let descriptor = DataDescriptor { area, offset: 0, len: 0, flags, peer: None };
+        sock.tx.push(&descriptor.encode()).unwrap();
+        a.mark_dirty(sock);
+    };
+    // The default is Nagle's rule, which lets a first small segment pass.
+    cork(&a, &mut sock, DataFlags::CORK);
+    a.send(&mut sock, b"head", None);
+    for _ in 0..50 {
+        world.step();
+    }
+    assert_eq!(b.recv(&mut child), b"");
+    a.send(&mut sock, b"body", None);
+    cork(&a, &mut sock, DataFlags::UNCORK);
+    world.run_for(Duration::from_millis(20), |_| {
+        let got = b.recv(&mut child);
+        assert!(matches!(&got[..], b"" | b"headbody"), "{got:?}");
+        !got.is_empty()
+    });
+    // Without bytes between them, and twice the same: nothing is lost.
+    for flags in [DataFlags::CORK, DataFlags::UNCORK, DataFlags::UNCORK] {
+        cork(&a, &mut sock, flags);
+    }
+    a.send(&mut sock, b"tail", None);
+    world.run_for(Duration::from_millis(20), |_| b.recv(&mut child) == b"tail");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use abi::client::{QUEUE, SocketWords};
 use abi::data::{DataDescriptor, DataFlags};
-use shm::{Area, AreaName, OutOfRange, Producer, Region, Slot};
+use shm::{Area, AreaName, OutOfRange, Producer, Region, Slot, Waiters};
 
 use super::tx_area::TxSlice;
 use super::tx_pool::TxPool;
@@ -61,6 +61,10 @@ pub(crate) struct SendQueue {
     /// Slices ever sent, and how many of them are released.
     slices_sent: u64,
     slices_done: u64,
+    /// TCP_CORK as this process last set it.
+    cork: Option<bool>,
+    /// Slots that bytes may not take: while a cork holds, one for its end.
+    reserved: u32,
 }
 
 impl SendQueue {
@@ -75,6 +79,8 @@ impl SendQueue {
             released: 0,
             slices_sent: 0,
             slices_done: 0,
+            cork: None,
+            reserved: 0,
         })
     }
 
@@ -93,12 +99,38 @@ impl SendQueue {
     /// Is there room for so many slots?
     #[inline]
     pub(crate) fn has_slots(&mut self, slots: u32) -> Result<bool, RegionFault> {
-        Ok(self.queue.has_room(slots)?)
+        Ok(self.queue.has_room(slots + self.reserved)?)
     }
 
     /// Free slots.
     pub(crate) fn free_slots(&mut self) -> Result<u32, RegionFault> {
-        Ok(self.queue.free()?)
+        Ok(self.queue.free()?.saturating_sub(self.reserved))
+    }
+
+    /// TCP_CORK as this process last set it.
+    pub(crate) fn cork(&self) -> Option<bool> {
+        self.cork
+    }
+
+    /// The server has set or ended the cork.
+    pub(crate) fn note_cork(&mut self, on: bool) {
+        self.cork = Some(on);
+    }
+
+    /// Stages a cork, or its end, in order with the bytes. False: there is no room. The end of a
+    /// staged cork always has room.
+    pub(crate) fn stage_cork(&mut self, on: bool) -> Result<bool, RegionFault> {
+        let wanted = if on { 2 } else { 1 };
+        if !self.queue.has_room(wanted)? {
+            return Ok(false);
+        }
+        let flags = if on { DataFlags::CORK } else { DataFlags::UNCORK };
+        let area = AreaName { page: 0, pages: 0, generation: 0 };
+        let descriptor = DataDescriptor { area, offset: 0, len: 0, flags, peer: None };
+        self.stage(&descriptor.encode())?;
+        self.reserved = u32::from(on);
+        self.cork = Some(on);
+        Ok(true)
     }
 
     /// Lets the server see the staged slots.
@@ -165,12 +197,12 @@ impl SendQueue {
     /// Is there room for so many slices, when `limit` bytes may be unreleased?
     pub(crate) fn takes(&mut self, slices: usize, limit: u64) -> Result<bool, RegionFault> {
         let slots = u32::try_from(slices)?;
-        Ok(self.unreleased() < limit && self.queue.has_room(slots)?)
+        Ok(self.unreleased() < limit && self.has_slots(slots)?)
     }
 
     /// May a stack in this process wait for more bytes before it works?
     pub(crate) fn may_defer(&mut self) -> Result<bool, RegionFault> {
-        Ok(self.sent - self.served < MOST_DEFERRED && self.queue.free()? > 0)
+        Ok(self.sent - self.served < MOST_DEFERRED && self.free_slots()? > 0)
     }
 
     /// Counts a slice as sent, and keeps it until it is released. Its descriptor is to be staged
@@ -269,7 +301,7 @@ impl SendQueue {
         self.take_back_released(words, pool)?;
         let limit = words.tx_limit.load(Ordering::Relaxed);
         let unreleased = self.unreleased();
-        if self.queue.free()? == 0 || unreleased > limit / 3 * 2 || unreleased >= limit {
+        if unreleased > limit / 3 * 2 || unreleased >= limit || !self.finds_slot(words)? {
             return Ok(false);
         }
         if self.finds_memory(pool, least) {
@@ -280,6 +312,17 @@ impl SendQueue {
         fence(Ordering::SeqCst);
         self.take_back_released(words, pool)?;
         Ok(self.finds_memory(pool, least))
+    }
+
+    /// Is there a free slot? If not, the server rings for one.
+    fn finds_slot(&mut self, words: &SocketWords) -> Result<bool, RegionFault> {
+        if self.reserved == 0 || self.free_slots()? > 0 {
+            return Ok(self.queue.free()? > 0);
+        }
+        // For a queue that is not quite full it rings only if asked to.
+        words.waiters.await_position(Waiters::ROOM, self.released);
+        fence(Ordering::SeqCst);
+        Ok(self.free_slots()? > 0)
     }
 
     fn finds_memory(&self, pool: &TxPool, least: usize) -> bool {

@@ -9,8 +9,11 @@ use abi::{Errno, SocketFlags};
 use super::handle::Socket;
 use super::recv::MOST_LOWAT;
 use super::recv_queue::DEFAULT_BELL_THRESHOLD;
+use super::send::publish_staged;
+use crate::error::RegionFault;
 use crate::lock::lock;
 use crate::membership::{NewCall, RawBatch};
+use crate::memory::SendQueue;
 
 /// SOL_SOCKET and those of its options that are known here.
 const SOL_SOCKET: i32 = 1;
@@ -21,6 +24,7 @@ const SO_RCVLOWAT: i32 = 18;
 const SO_KEEPALIVE: i32 = 9;
 const IPPROTO_TCP: i32 = 6;
 const TCP_NODELAY: i32 = 1;
+const TCP_CORK: i32 = 3;
 /// Whether datagrams may be fragmented; the values 2 and 3 forbid it.
 const IPPROTO_IP: i32 = 0;
 const IP_MTU_DISCOVER: i32 = 10;
@@ -35,6 +39,11 @@ impl Socket {
     /// ENOPROTOOPT for an unknown option, EINVAL for a bad or short value; others by option, as
     /// Linux has them; otherwise as [`Socket::bind`].
     pub fn set_option(&self, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+        if let Some(on) = self.cork_value(level, name, value)
+            && self.queue_cork(on)?
+        {
+            return Ok(());
+        }
         let (key, value_words) = (OptionKey { level, name }, OptionValue::new(value));
         let set = Request::SetSockOpt { socket: self.id(), key, value: value_words };
         if !(self.needs_no_reply(level, name, value) && self.request_no_reply(set)?) {
@@ -42,6 +51,38 @@ impl Socket {
         }
         self.note_option(level, name, value);
         Ok(())
+    }
+
+    /// The value of TCP_CORK for a connection of this process alone. `None`: it is another option,
+    /// a bad value, or the server's business.
+    fn cork_value(&self, level: i32, name: i32, value: &[u8]) -> Option<bool> {
+        let ours = (level, name) == (IPPROTO_TCP, TCP_CORK) && self.is_cork_ours();
+        value.first_chunk().filter(|_| ours).map(|&value| i32::from_ne_bytes(value) != 0)
+    }
+
+    /// Does only this process set the cork of this connection?
+    fn is_cork_ours(&self) -> bool {
+        let flags = self.core().flags();
+        let others = flags.has_any(SocketFlags::SHARED | SocketFlags::MOVED);
+        self.core().is_stream() && flags.has(SocketFlags::CONNECTED) && !others
+    }
+
+    /// Sets or ends the cork in order with the bytes sent, without a call. A cork is to be seen
+    /// with the bytes after it, so only its end notifies the server. False: there is no room, or
+    /// the socket moves.
+    fn queue_cork(&self, on: bool) -> Result<bool, Errno> {
+        let core = self.core();
+        core.check()?;
+        let mut queue = lock(&self.send_half().queue);
+        let queue = queue.as_mut().ok_or(Errno::BADF)?;
+        if !queue.stage_cork(on).map_err(|RegionFault| Errno::IO)? {
+            return Ok(false);
+        }
+        match on {
+            true => queue.publish(&core.words),
+            false => drop(publish_staged(core, queue, false)),
+        }
+        Ok(core.move_counts()?.is_none())
     }
 
     /// Is it an option that cannot fail, and that changes nothing before the next call or send?
@@ -65,6 +106,14 @@ impl Socket {
         RawBatch::call_no_reply(self.membership(), &call, false)
     }
 
+    /// TCP_CORK, if this process has set it.
+    fn known_cork(&self, level: i32, name: i32) -> Option<bool> {
+        if (level, name) != (IPPROTO_TCP, TCP_CORK) || !self.is_cork_ours() {
+            return None;
+        }
+        lock(&self.send_half().queue).as_ref().and_then(SendQueue::cork)
+    }
+
     /// Remembers the options that concern this side.
     pub(crate) fn note_option(&self, level: i32, name: i32, value: &[u8]) {
         // Any may decide about where datagrams can go.
@@ -75,6 +124,12 @@ impl Socket {
         ) {
             let forbidden = matches!(value, [2 | 3, ..]);
             self.send_half().dont_fragment.store(forbidden, Ordering::Relaxed);
+        }
+        if (level, name) == (IPPROTO_TCP, TCP_CORK)
+            && let Some(&on) = value.first_chunk()
+            && let Some(queue) = &mut *lock(&self.send_half().queue)
+        {
+            queue.note_cork(i32::from_ne_bytes(on) != 0);
         }
         if (level, name) == (SOL_SOCKET, SO_RCVLOWAT)
             && let Some(&bytes) = value.first_chunk()
@@ -106,6 +161,11 @@ impl Socket {
         }
         self.membership().server.check_memory()?;
         self.core().check()?;
+        if let Some(on) = self.known_cork(level, name) {
+            let value = i32::from(on).to_ne_bytes();
+            into.iter_mut().zip(value).for_each(|(to, from)| *to = from);
+            return Ok(value.len());
+        }
         let most = into.len().clamp(1, GET_MOST);
         let (socket, key) = (self.id(), OptionKey { level, name });
         let part = |from| NewCall::new(Request::GetSockOpt { socket, key, from });

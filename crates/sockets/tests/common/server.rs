@@ -285,7 +285,8 @@ impl Core {
                 }
             }
         }
-        if was_full && taken > 0 {
+        let asked = sock.words.waiters.await_room();
+        if (was_full || asked) && taken > 0 {
             self.news(index);
         }
         taken
