@@ -209,6 +209,8 @@ pub struct InetConfig {
     pub share_frames: bool,
     /// How long the server's thread spins before it sleeps.
     pub busy_poll: BusyPoll,
+    /// Idle processors may be kept from halting while the instance is busy.
+    pub keep_awake: bool,
 }
 
 /// Initial settings of an instance's TCP sockets; a program can change those of its own sockets.

@@ -6,6 +6,7 @@
 //! leaves in the next. All sources of work are in one epoll set. Before a sleep, server and drivers
 //! announce it and look once more for work.
 
+use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -87,6 +88,14 @@ impl EventLoop {
             rung: false,
             ended: false,
         })
+    }
+
+    /// Lets the server keep processors awake by requests to `latency`, unless the configuration
+    /// forbids it: see [`run`](crate::run).
+    pub(crate) fn keep_awake_by(&mut self, latency: File) {
+        if self.server.config.keep_awake {
+            self.server.wakefulness.allow(latency);
+        }
     }
 
     /// Works until there is nothing more to do, or until `enough` returns true after some work.
@@ -203,7 +212,7 @@ impl EventLoop {
         self.server.announce();
         let sleep = !self.server.has_work() && self.prepare_drivers();
         if sleep {
-            self.server.spin.before_sleep();
+            self.server.before_sleep(clock());
         }
         sleep
     }

@@ -33,7 +33,8 @@
 //! rx: the receiving half of a socket
 //! nic: interfaces' rings and frames
 //! tx: the sending half of a socket
-//! observe poller refusal: counters and traces; the epoll set; why a call fails
+//! observe poller refusal wakefulness: counters and traces; the epoll set; why a call fails;
+//!     processors that do not halt
 //! fault clock socket_owner: why a client is dropped; time and secrets; a socket's owner
 //! error: why the server ends
 //! ```
@@ -64,6 +65,9 @@ mod stepped;
 mod tests;
 mod transfer;
 mod tx;
+mod wakefulness;
+
+use std::fs::File;
 
 pub use abi::companion::Companion;
 use shm::Channel;
@@ -72,12 +76,21 @@ pub use crate::error::ServerError;
 pub use crate::event_loop::{ControlActivity, EventLoop, SpinOutcome};
 pub use crate::stepped::SteppedServer;
 
-/// Runs the inet server until the supervisor ends it (`Ok`) or it cannot go on.
+/// Runs the inet server until the supervisor ends it (`Ok`) or it cannot go on. `latency` is
+/// `/dev/cpu_dma_latency`, if the process could open it for writing: while the instance is busy, the
+/// server may ask the kernel not to halt processors.
 ///
 /// # Errors
 /// See [`ServerError`]. The server resets all connections before it returns the error.
-pub fn run(channel: Channel, companion: Option<Box<dyn Companion>>) -> Result<(), ServerError> {
+pub fn run(
+    channel: Channel,
+    companion: Option<Box<dyn Companion>>,
+    latency: Option<File>,
+) -> Result<(), ServerError> {
     let mut event_loop = EventLoop::new(channel, companion.into_iter().collect())?;
+    if let Some(latency) = latency {
+        event_loop.keep_awake_by(latency);
+    }
     loop {
         match event_loop.work(&mut || false)? {
             ControlActivity::Shutdown => return Ok(()),

@@ -34,6 +34,7 @@ use crate::network::Network;
 use crate::nic::DriverInput;
 use crate::poller::Poller;
 use crate::tx::chunk::ClientMemory;
+use crate::wakefulness::Wakefulness;
 
 mod admission;
 mod requests;
@@ -100,6 +101,7 @@ pub(crate) struct Server {
     scan: Vec<PackagedCall>,
     /// The spin of the thread that owns the server.
     pub(crate) spin: Spin,
+    pub(crate) wakefulness: Wakefulness,
     /// `Some` while sleep is announced: do the drivers ring for frames that they have passed?
     sleeping: Option<bool>,
 }
@@ -124,6 +126,7 @@ impl Server {
             first: 0,
             activity: Activity::default(),
             scan: Vec::new(),
+            wakefulness: Wakefulness::default(),
             sleeping: None,
         })
     }

@@ -357,6 +357,7 @@ impl Host {
             tcp: TcpDefaults::default(),
             share_frames,
             busy_poll: BusyPoll::OFF,
+            keep_awake: false,
         };
         let mut server = Server::new(config, [last; 16]).unwrap();
         let (region, fd) = Region::create("frames", LAYOUT.len, Backing::Small).unwrap();

@@ -42,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) tcp: TcpDefaults,
     /// How long a waiting thread looks again before it sleeps.
     pub(crate) busy_poll: BusyPoll,
+    /// Idle processors may be kept from halting while the instance is busy.
+    pub(crate) keep_awake: bool,
     pub(crate) ipv6: Ipv6Mode,
     pub(crate) rp_filter: u8,
     /// How much of the servers' sandbox is wanted.
@@ -146,6 +148,7 @@ impl Settings {
             params: config.memory.client.params().map_err(in_file)?,
             tcp: config.tcp,
             busy_poll: busy_poll(config.instance.busy_poll.0),
+            keep_awake: config.instance.keep_awake,
         })
     }
 }

@@ -12,6 +12,7 @@ inet::counters! {
     spins_won "server.spins-won" "Waits that were over while the server looked again."
     spins_lost "server.spins-lost" "Waits in which it looked again and slept all the same."
     wake_cost "server.wake-up-cost-ns" "The cost of a wake-up as the server measured it."
+    kept_awake "server.kept-awake" "Times that processors were kept from halting."
     spin_bound "server.spin-bound-ns" "The longest spin at present."
     bells "server.bells-rung" "System calls made to wake a program or a driver."
     driver_bells "server.bells-to-drivers" "Those of them that woke a driver."

@@ -62,6 +62,7 @@ impl Server {
         let spins = self.spin.spins();
         (counters.spins_won, counters.spins_lost) = (spins.won, spins.lost);
         (counters.wake_cost, counters.spin_bound) = (self.spin.wake_cost(), self.spin.most());
+        counters.kept_awake = self.wakefulness.begun();
         self.clients.iter().flatten().for_each(|client| client.add_program_counters(&mut counters));
         let own = counters.iter().zip(nics).map(|((name, a), (_, b))| (name, a + b));
         let all = own.chain(engine.stack.counters());

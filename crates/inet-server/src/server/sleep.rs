@@ -69,9 +69,19 @@ impl Server {
     /// How long the server may sleep if no bell rings; `None` is for ever.
     pub(crate) fn deadline(&mut self, now: Instant) -> Option<Duration> {
         let due = [self.engine.stack.poll_at(), self.network.settling_until()];
-        let left = due.into_iter().flatten().min()?.since(now);
+        let left = due.into_iter().flatten().min().map(|due| due.since(now));
+        let left = left.into_iter().chain(self.wakefulness.deadline(now)).min()?;
         // Output that waits for room is due all the time; the driver rings when there is room.
         let blocked = left.is_zero() && self.engine.nics.is_blocked();
         Some(if blocked { NO_ROOM_RETRY } else { left })
+    }
+
+    /// The thread is about to sleep. It measures what its wake-ups cost only if processors halt.
+    pub(crate) fn before_sleep(&mut self, now: Instant) {
+        let Self { spin, wakefulness, .. } = self;
+        wakefulness.before_sleep(now, Duration::from_nanos(spin.wake_cost()), spin.spins().won);
+        if !wakefulness.is_held() {
+            spin.before_sleep();
+        }
     }
 }

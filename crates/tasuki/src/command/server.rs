@@ -20,6 +20,9 @@ use crate::cli::ServerArgs;
 use crate::exit::{Code, Failure};
 use crate::limits;
 
+/// Takes requests for the greatest latency of a wake-up (the kernel's power management).
+const LATENCY: &str = "/dev/cpu_dma_latency";
+
 /// Is the server until the supervisor ends it.
 ///
 /// # Errors
@@ -49,18 +52,23 @@ pub(crate) fn server(args: &ServerArgs) -> Result<u8, Failure> {
     rustix::stdio::dup2_stdin(&null).map_err(|errno| system(errno.into()))?;
     rustix::stdio::dup2_stdout(&null).map_err(|errno| system(errno.into()))?;
     drop(null);
+    // Root's, so before the sandbox. Opening it requests nothing yet.
+    let latency = match args.role {
+        Role::Inet | Role::Fused(_) => File::options().write(true).open(LATENCY).ok(),
+        Role::Driver(_) | Role::Relay => None,
+    };
     let Restriction { landlock, missing } = enter(args)?;
     let status = ServerOutput::Sandbox(SandboxStatus { landlock, missing });
     let status = serde_json::to_vec(&status).map_err(|error| failed(&error))?;
     first.send(&status, &[]).map_err(|error| failed(&error))?;
     match args.role {
         Role::Relay => return Err(Failure::new(Code::Usage, "the relay is a command of its own")),
-        Role::Inet => inet_server::run(first, None).map_err(|error| failed(&error))?,
+        Role::Inet => inet_server::run(first, None, latency).map_err(|error| failed(&error))?,
         Role::Driver(_) => nic_driver::run(first).map_err(|error| failed(&error))?,
         Role::Fused(_) => {
             let driver = Driver::from_channel(second).map_err(|error| failed(&error))?;
             let driver: Box<dyn Companion> = Box::new(driver);
-            inet_server::run(first, Some(driver)).map_err(|error| failed(&error))?;
+            inet_server::run(first, Some(driver), latency).map_err(|error| failed(&error))?;
         }
     }
     Ok(0)

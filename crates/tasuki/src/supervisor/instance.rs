@@ -270,6 +270,7 @@ impl Instance {
             rp_filter: settings.rp_filter,
             share_frames: settings.share_frames,
             busy_poll: settings.busy_poll,
+            keep_awake: settings.keep_awake,
         });
         servers.ask(ServerId::Inet, inet, &[], context())?;
         let mut asked = 1;
