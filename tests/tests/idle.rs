@@ -105,3 +105,27 @@ fn a_long_wait_ends_with_the_instance() {
     let said = program.finish();
     assert!(!said.status.success() && said.stderr.contains("Error"), "{said}");
 }
+
+/// The kernel's file for requests that processors do not halt.
+const LATENCY: &str = "/dev/cpu_dma_latency";
+
+/// Has a server of the instance the file open?
+fn may_keep_awake(world: &World, config: &str) -> bool {
+    fs::write(world.path("config"), format!("[instance]\n{config}\n")).expect("room for it");
+    world.up(NET, Mode::Split, &["--config", &world.file("config")]);
+    let mut servers = world.ps(NET).processes.into_iter();
+    let inet = servers.find(|process| process.role == "inet").expect("it runs");
+    let fds = fs::read_dir(format!("/proc/{}/fd", inet.pid)).expect("root may look");
+    let mut links = fds.filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
+    let has = links.any(|link| link.as_os_str() == LATENCY);
+    world.down(NET);
+    has
+}
+
+#[test]
+fn the_configuration_decides_whether_processors_may_be_kept_awake() {
+    let Some(world) = World::new() else { return };
+    let possible = fs::File::options().write(true).open(LATENCY).is_ok();
+    assert_eq!(may_keep_awake(&world, ""), possible);
+    assert!(!may_keep_awake(&world, "keep_awake = false"));
+}

@@ -135,6 +135,8 @@ fn values_are_taken() {
     assert!(config.memory.huge_pages && config.memory.strict);
     let shared = Config::parse("[memory]\nshare_frames = true\n").unwrap();
     assert!(!config.memory.share_frames && shared.memory.share_frames);
+    let halting = Config::parse("[instance]\nkeep_awake = false\n").unwrap();
+    assert!(config.instance.keep_awake && !halting.instance.keep_awake);
     let params = config.memory.client.params().unwrap();
     let default = ClientParams::default();
     let fewer = u32::from(default.sockets - 16) * u32::from(default.area_pages);
