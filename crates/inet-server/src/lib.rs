@@ -77,8 +77,8 @@ pub use crate::event_loop::{ControlActivity, EventLoop, SpinOutcome};
 pub use crate::stepped::SteppedServer;
 
 /// Runs the inet server until the supervisor ends it (`Ok`) or it cannot go on. `latency` is
-/// `/dev/cpu_dma_latency`, if the process could open it for writing: while the instance is busy, the
-/// server may ask the kernel not to halt processors.
+/// `/dev/cpu_dma_latency`, if the process could open it for writing: while the instance is busy,
+/// the server may ask the kernel not to halt processors.
 ///
 /// # Errors
 /// See [`ServerError`]. The server resets all connections before it returns the error.

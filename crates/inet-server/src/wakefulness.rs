@@ -73,8 +73,8 @@ impl Wakefulness {
         self.begun
     }
 
-    /// The server is about to sleep. `cost` is that of a wake-up; `won` counts all waits that a spin
-    /// ended.
+    /// The server is about to sleep. `cost` is that of a wake-up; `won` counts all waits that a
+    /// spin ended.
     pub(crate) fn before_sleep(&mut self, now: Instant, cost: Duration, won: u64) {
         if self.file.is_none() {
             return;
