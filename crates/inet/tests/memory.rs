@@ -3,11 +3,10 @@
 #![expect(unsafe_code, reason = "a global allocator cannot be written without")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tasuki_inet::{
@@ -18,18 +17,26 @@ use tasuki_inet::{
 /// Counts what is allocated and not freed.
 struct Counting;
 
-static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+thread_local! {
+    /// Of the test's own thread: those of other tests and of the harness do not count.
+    static ALLOCATED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Bytes that this thread has allocated and not freed.
+fn allocated() -> usize {
+    ALLOCATED.get()
+}
 
 // SAFETY: all is left to the system's allocator; the count touches no memory of the caller's.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
+        ALLOCATED.set(ALLOCATED.get().wrapping_add(layout.size()));
         // SAFETY: the caller's promises are passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
+        ALLOCATED.set(ALLOCATED.get().wrapping_sub(layout.size()));
         // SAFETY: the caller's promises are passed on.
         unsafe { System.dealloc(place, layout) }
     }
@@ -37,9 +44,6 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
-
-/// Only one test counts at a time.
-static COUNTS: Mutex<()> = Mutex::new(());
 
 /// Connections, on each of two hosts.
 const CONNECTIONS: usize = 100_000;
@@ -124,7 +128,6 @@ impl Host {
 
 #[test]
 fn an_idle_connection_costs_at_most_a_kibibyte() {
-    let _alone = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut a, mut b) = (Host::new(1), Host::new(2));
     let mut now = Instant::from_nanos(1_000_000_000);
     let any = |port| SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
@@ -136,7 +139,7 @@ fn an_idle_connection_costs_at_most_a_kibibyte() {
             listener
         })
         .collect();
-    let before = ALLOCATED.load(Ordering::Relaxed);
+    let before = allocated();
     let mut made = 0;
     while made < CONNECTIONS {
         for (listener, port) in listeners.iter().zip(80..) {
@@ -170,7 +173,7 @@ fn an_idle_connection_costs_at_most_a_kibibyte() {
     }
     let states = |host: &Host| host.stack.sockets().filter(|s| s.state == "ESTAB").count();
     assert_eq!((states(&a), states(&b)), (made, made));
-    let each = (ALLOCATED.load(Ordering::Relaxed) - before) / (2 * made);
+    let each = (allocated() - before) / (2 * made);
     println!("{each} bytes for each of {} connections", 2 * made);
     assert!(each <= MOST, "{each} bytes for each of {} connections", 2 * made);
 }
@@ -244,13 +247,12 @@ fn round(now: &mut Instant, a: &mut Host, b: &mut Host) {
 
 #[test]
 fn ended_sockets_leave_nothing_behind() {
-    let _alone = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut a, mut b) = (Host::new(1), Host::new(2));
     let mut now = Instant::from_nanos(1_000_000_000);
     let mut counts = Vec::new();
     for _ in 0..4 {
         round(&mut now, &mut a, &mut b);
-        counts.push(ALLOCATED.load(Ordering::Relaxed));
+        counts.push(allocated());
     }
     println!("bytes after each round: {counts:?}");
     for pair in counts.windows(2) {
