@@ -169,8 +169,17 @@ impl Running {
     /// # Panics
     /// After [`PATIENCE`].
     #[must_use]
-    pub fn finish(mut self) -> Finished {
-        let deadline = Instant::now() + PATIENCE;
+    pub fn finish(self) -> Finished {
+        self.finish_within(PATIENCE)
+    }
+
+    /// As [`Running::finish`], for a program that may take so long.
+    ///
+    /// # Panics
+    /// After `limit`.
+    #[must_use]
+    pub fn finish_within(mut self, limit: Duration) -> Finished {
+        let deadline = Instant::now() + limit;
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
                 break status;

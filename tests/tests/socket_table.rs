@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use tasuki_tests::{Mode, Running, World, program};
+use tasuki_tests::{Mode, PATIENCE, Running, World, program};
 
 /// A line of the list: so many rows that match the pattern differ. `None`, in the list `~`: it
 /// depends on how long something takes.
@@ -131,7 +131,8 @@ fn build(world: &World) -> String {
 fn differences(world: &World, executable: &str, way: &Way) -> BTreeMap<String, String> {
     let rows_of = |mut command: Command| {
         command.envs(way.without.map(|state| ("WITHOUT_STATE", state)));
-        Running::start(command).finish().success()
+        // By the relay each of the many thousand calls wakes several processes.
+        Running::start(command).finish_within(4 * PATIENCE).success()
     };
     let kernel = rows_of(world.command(&[executable]));
     let tasuki = rows_of(world.on_stack_with(Mode::given(), way.options, &[executable]));

@@ -288,6 +288,8 @@ pub(crate) fn submit(engine: &mut Engine, socket: &mut Socket, taken: QueuedSend
 }
 
 /// Carries out what a stream's descriptor without bytes says.
+#[cold]
+#[inline(never)]
 fn cork(engine: &mut Engine, socket: &Socket, flags: DataFlags) {
     if flags.has_any(DataFlags::CORK | DataFlags::UNCORK) {
         let option = SockOption::Cork(flags.has(DataFlags::CORK));
