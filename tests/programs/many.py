@@ -62,7 +62,21 @@ left = count
 while left:
     for key, events in selector.select():
         left -= key.data.step(events)
-wrong = [n for n, c in enumerate(connections) if bytes(c.back) != c.data]
+
+
+def difference(connection):
+    """Where what came back first differs from what was sent, in words; None if nowhere."""
+    sent, back = connection.data, bytes(connection.back)
+    if sent == back:
+        return None
+    if sent.startswith(back):
+        return f"{len(back)} of {size} bytes came back"
+    at = next((n for n, (a, b) in enumerate(zip(sent, back)) if a != b), size)
+    found = sent.find(back[at : at + 16])
+    return f"{len(back)} bytes came back, from {at} on other ones: {back[at:at + 16].hex()}, sent at {found}"
+
+
+wrong = {n: text for n, c in enumerate(connections) if (text := difference(c))}
 if wrong:
     sys.exit(f"wrong data on connections {wrong}")
 print("echoed", count * size, flush=True)

@@ -101,6 +101,7 @@ pub(crate) struct Server {
     scan: Vec<PackagedCall>,
     /// The spin of the thread that owns the server.
     pub(crate) spin: Spin,
+    /// The request that idle processors do not halt.
     pub(crate) wakefulness: Wakefulness,
     /// `Some` while sleep is announced: do the drivers ring for frames that they have passed?
     sleeping: Option<bool>,

@@ -13,7 +13,7 @@
 //! * It begins when wake-ups cost [`SLOW`] or more, and the server's own sleeps of the last
 //!   [`WINDOW`] took a part of [`BEGIN`] of the time to end.
 //! * It ends when the server's waits, slept or spun, would not have cost half as much. An idle
-//!   server wakes up once for that.
+//!   server wakes up once or twice for that.
 //! * Every [`TRIAL`] it ends in any case, and begins again if the rule still says so.
 //!
 //! While it holds, the server measures no wake-ups: the cost that counts is that without it.
@@ -30,6 +30,8 @@ const SLOW: Duration = Duration::from_micros(15);
 const WINDOW: Duration = Duration::from_millis(20);
 /// The request begins if sleeps take a part of one in so many of the time to end.
 const BEGIN: u32 = 50;
+/// No more waits in a window are idleness, whatever a wake-up costs: the server's own timer ends one.
+const IDLE: u32 = 2;
 /// The longest time without a look at whether it still pays.
 const TRIAL: Duration = Duration::from_secs(10);
 
@@ -73,9 +75,9 @@ impl Wakefulness {
         self.begun
     }
 
-    /// The server is about to sleep. `cost` is that of a wake-up; `won` counts all waits that a
+    /// The server is about to sleep. `cost` tells that of a wake-up; `won` counts all waits that a
     /// spin ended.
-    pub(crate) fn before_sleep(&mut self, now: Instant, cost: Duration, won: u64) {
+    pub(crate) fn before_sleep(&mut self, now: Instant, cost: impl FnOnce() -> Duration, won: u64) {
         if self.file.is_none() {
             return;
         }
@@ -87,13 +89,15 @@ impl Wakefulness {
         let Window { sleeps, won_before, .. } = self.window;
         self.window = Window { since: now, sleeps: 0, won_before: won };
         let spun = u32::try_from(won.saturating_sub(won_before)).unwrap_or(u32::MAX);
-        let waits = sleeps.saturating_add(spun);
+        let cost = cost();
+        let pays =
+            |waits: u32, part: u32| waits > IDLE && cost.saturating_mul(waits) >= length / part;
         match self.held_since {
-            None if cost >= SLOW && cost * sleeps >= length / BEGIN => self.begin(now),
+            None if cost >= SLOW && pays(sleeps, BEGIN) => self.begin(now),
             None => {}
             Some(since) => {
-                let pays = cost.saturating_mul(waits) >= length / (2 * BEGIN);
-                if !pays || now.since(since) >= TRIAL {
+                let trial = now.since(since) >= TRIAL;
+                if trial || !pays(sleeps.saturating_add(spun), 2 * BEGIN) {
                     self.end();
                 }
             }
@@ -160,7 +164,7 @@ mod tests {
             let end = self.now + time;
             while self.now < end {
                 self.now += every;
-                self.it.before_sleep(self.now, cost, self.won);
+                self.it.before_sleep(self.now, || cost, self.won);
             }
             let mut bytes = Vec::new();
             let _ = self.requests.read_to_end(&mut bytes);
@@ -188,6 +192,15 @@ mod tests {
         assert_eq!((rig.it.deadline(rig.now), rig.it.begun()), (None, 1));
     }
 
+    /// A server that holds the request wakes up for its own timer only.
+    #[test]
+    fn an_idle_server_lets_go_whatever_a_wake_up_costs() {
+        let mut rig = Rig::new();
+        let cost = Duration::from_millis(1);
+        assert_eq!(rig.run(millis(100), millis(1), cost), [AWAKE]);
+        assert_eq!(rig.run(WINDOW * 3, WINDOW, cost), [MAY_HALT]);
+    }
+
     #[test]
     fn every_trial_finds_out_whether_it_pays() {
         let mut rig = Rig::new();
@@ -199,13 +212,13 @@ mod tests {
     fn without_the_file_nothing_happens() {
         let mut it = Wakefulness::default();
         for n in 1..1000 {
-            it.before_sleep(Instant::ZERO + millis(n), COST, 0);
+            it.before_sleep(Instant::ZERO + millis(n), || COST, 0);
         }
         assert_eq!((it.is_held(), it.begun()), (false, 0));
         // A file that takes no requests.
         it.allow(File::open("/dev/null").unwrap());
         for n in 1000..2000 {
-            it.before_sleep(Instant::ZERO + millis(n), COST, 0);
+            it.before_sleep(Instant::ZERO + millis(n), || COST, 0);
         }
         assert!(!it.is_held() && it.file.is_none());
     }

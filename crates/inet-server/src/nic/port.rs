@@ -188,6 +188,7 @@ impl Port {
         std::mem::take(&mut self.ring) && self.driver.ring()
     }
 
+    #[inline]
     pub(super) fn send(
         &mut self,
         (number, sender, shared): (u64, OwnerId, bool),

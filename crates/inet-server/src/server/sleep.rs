@@ -79,7 +79,8 @@ impl Server {
     /// The thread is about to sleep. It measures what its wake-ups cost only if processors halt.
     pub(crate) fn before_sleep(&mut self, now: Instant) {
         let Self { spin, wakefulness, .. } = self;
-        wakefulness.before_sleep(now, Duration::from_nanos(spin.wake_cost()), spin.spins().won);
+        let cost = || Duration::from_nanos(spin.wake_cost());
+        wakefulness.before_sleep(now, cost, spin.spins().won);
         if !wakefulness.is_held() {
             spin.before_sleep();
         }
