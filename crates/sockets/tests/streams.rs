@@ -53,6 +53,24 @@ fn a_megabyte_comes_back_and_no_page_is_lost() {
     assert_eq!(fake.core().pages_held(), 0);
 }
 
+/// The server fills the queue first and counts the bytes afterwards. It may be interrupted between.
+#[test]
+fn bytes_received_before_they_are_counted_leave_nothing_to_receive() {
+    let (fake, client) = Fake::with_client(small());
+    let (socket, index) = connected(&client);
+    let is_readable = || socket.readiness().events & poll::IN != 0;
+    fake.core().deliver(index, b"first");
+    assert!(is_readable());
+    fake.core().deliver_uncounted(index, b"second");
+    assert_eq!(recv(&socket, 100, Wait::No).unwrap(), b"firstsecond");
+    assert!(!is_readable());
+    assert_eq!(recv(&socket, 100, Wait::No).unwrap_err(), Errno::AGAIN);
+    fake.core().show_received(index);
+    assert!(!is_readable());
+    fake.core().deliver(index, b"third");
+    assert!(is_readable());
+}
+
 #[test]
 fn a_send_that_may_not_wait_stops_at_the_limit() {
     let (fake, client) = Fake::with_client(small());

@@ -265,7 +265,9 @@ impl RecvHalf {
         let consumed = self.taken.load(Ordering::Relaxed);
         // An urgent byte that a receive would pass over is nothing to be received.
         let hidden = urgent_ahead(core, consumed) == UrgentAhead::Hidden;
-        published.wrapping_sub(consumed) > u64::from(hidden)
+        // The server counts bytes after it has put them into the queue: the program may have taken
+        // some that are not counted yet.
+        published.saturating_sub(consumed) > u64::from(hidden)
     }
 
     /// Is there so much that poll reports it?

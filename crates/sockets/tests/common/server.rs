@@ -307,6 +307,13 @@ impl Core {
 
     /// Received bytes of a stream for the program, as far as there is room; returns how many.
     pub(crate) fn deliver(&mut self, index: u16, bytes: &[u8]) -> usize {
+        let done = self.deliver_uncounted(index, bytes);
+        self.show_received(index);
+        done
+    }
+
+    /// As [`Core::deliver`], in the moment before the server counts the bytes in the socket's words.
+    pub(crate) fn deliver_uncounted(&mut self, index: u16, bytes: &[u8]) -> usize {
         let mut done = 0;
         while done < bytes.len() {
             let Some((name, at, room)) = self.rx_room(index, 1) else { break };
@@ -324,7 +331,6 @@ impl Core {
             sock.areas.back_mut().unwrap().1 = sock.published;
             done += now;
         }
-        self.show_received(index);
         done
     }
 
@@ -371,7 +377,7 @@ impl Core {
         self.show_received(index);
     }
 
-    fn show_received(&mut self, index: u16) {
+    pub(crate) fn show_received(&mut self, index: u16) {
         let sock = self.sock(index);
         if sock.words.rx_bytes.load(Ordering::Relaxed) != sock.published {
             sock.words.rx_bytes.store(sock.published, Ordering::Release);
