@@ -73,7 +73,8 @@ def difference(connection):
         return f"{len(back)} of {size} bytes came back"
     at = next((n for n, (a, b) in enumerate(zip(sent, back)) if a != b), size)
     found = sent.find(back[at : at + 16])
-    return f"{len(back)} bytes came back, from {at} on other ones: {back[at:at + 16].hex()}, sent at {found}"
+    others = back[at : at + 16].hex()
+    return f"{len(back)} bytes came back, from {at} on others: {others}, sent at {found}"
 
 
 wrong = {n: text for n, c in enumerate(connections) if (text := difference(c))}

@@ -30,7 +30,7 @@ const SLOW: Duration = Duration::from_micros(15);
 const WINDOW: Duration = Duration::from_millis(20);
 /// The request begins if sleeps take a part of one in so many of the time to end.
 const BEGIN: u32 = 50;
-/// No more waits in a window are idleness, whatever a wake-up costs: the server's own timer ends one.
+/// No more waits in a window are idleness, whatever a wake-up costs: the server's timer ends one.
 const IDLE: u32 = 2;
 /// The longest time without a look at whether it still pays.
 const TRIAL: Duration = Duration::from_secs(10);

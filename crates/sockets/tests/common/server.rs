@@ -312,7 +312,7 @@ impl Core {
         done
     }
 
-    /// As [`Core::deliver`], in the moment before the server counts the bytes in the socket's words.
+    /// As [`Core::deliver`], in the moment before the server counts the bytes.
     pub(crate) fn deliver_uncounted(&mut self, index: u16, bytes: &[u8]) -> usize {
         let mut done = 0;
         while done < bytes.len() {
