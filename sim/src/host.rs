@@ -406,6 +406,7 @@ impl StackHost {
                 | EventKind::Urgent
                 | EventKind::ErrorQueued
                 | EventKind::Acked
+                | EventKind::Sent
                 | EventKind::Closed => {}
             }
         }

@@ -51,12 +51,23 @@ fn equal_datagrams_are_joined() {
 /// TCP_INQ: how much of a stream is left to be read.
 #[test]
 fn streams_tell_what_is_left() {
+    same_on_both("unread.py", "taken over 1");
+}
+
+/// TCP_NOTSENT_LOWAT: how much of a stream may wait to leave.
+#[test]
+fn streams_bound_what_waits_to_leave() {
+    same_on_both("unsent.py", "at half of it True\nat all of it True\nwith a larger bound True");
+}
+
+/// The program prints the same on the kernel and on the stack, `part` among it.
+fn same_on_both(script: &str, part: &str) {
     let Some(world) = World::with_kernel() else { return };
     world.up(NET, Mode::given(), &[]);
-    let words = world.script("unread.py", &[]);
+    let words = world.script(script, &[]);
     let kernel = world.run(&words).success().stdout;
     let ours = Running::start(world.on_net(NET, &words)).finish().success().stdout;
     assert_eq!(kernel, ours);
-    assert!(kernel.contains("taken over 1"), "{kernel}");
+    assert!(kernel.contains(part), "{kernel}");
     world.down(NET);
 }

@@ -56,6 +56,8 @@ pub const REQUESTS: u32 = 256;
 pub const RESULTS: u32 = 1024;
 /// Slots of each of a socket's two queues.
 pub const QUEUE: u32 = 64;
+/// No bound of [`SocketWords::tx_until`].
+pub const NO_BOUND: u64 = u64::MAX;
 
 /// The sizes of a client's region. The supervisor chooses them; program and server know them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -310,8 +312,10 @@ impl ClientLayout {
             tx_released: PositionWord(region.word64(at + 24)?),
             tx_limit: region.word64(at + 32)?,
             urgent: region.word64(at + 40)?,
-            moved_sent: region.word64(at + 48)?,
+            tx_until: region.word64(at + 48)?,
             moved_received: region.word64(at + 56)?,
+            moved_sent: region.word64(at + 72)?,
+            tx_lowat: region.word32(at + 80)?,
             waiters: Waiters { bits: region.word64(at + 64)?, position: region.word64(at + 144)? },
             tx_bytes: region.word64(at + TX_BYTES)?,
             rx_consumed: PositionWord(region.word64(at + 136)?),
@@ -356,6 +360,12 @@ pub struct SocketWords {
     pub tx_released: PositionWord,
     /// Most bytes the program may have unreleased (SO_SNDBUF); server.
     pub tx_limit: Word64,
+    /// TCP_NOTSENT_LOWAT: a send may begin only before this position of `tx_bytes`, which is so
+    /// many bytes after the last one that has left; [`NO_BOUND`] without the option; server.
+    pub tx_until: Word64,
+    /// TCP_NOTSENT_LOWAT in bytes, 0 for none; server. There is room for a waiting sender while
+    /// `tx_until` is more than half of it away.
+    pub tx_lowat: Word32,
     /// Position after the newest urgent byte of the received stream, counted as in `rx_consumed`;
     /// 0 while there was none; server. It may lie beyond `rx_bytes`. It is up to date when
     /// `rx_bytes` counts the byte itself.

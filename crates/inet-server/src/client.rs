@@ -364,6 +364,9 @@ impl Client {
     /// The end of an iteration: publishes words, then results. The bells are due then.
     pub(crate) fn flush(&mut self, engine: &mut Engine) -> Result<(), ClientFault> {
         while let Some(socket) = self.sockets.next_touched() {
+            if socket.tx.lowat > 0 {
+                socket.tx.bound_sends(engine.stack.unsent(socket.handle));
+            }
             let published = socket.publish()?;
             engine.counters.payload_rx += published.bytes;
             self.ring |= published.waiters;

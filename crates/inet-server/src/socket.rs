@@ -70,7 +70,17 @@ struct PublishedWords {
     rx_bytes: u64,
     tx_released: u64,
     tx_limit: u64,
+    tx_until: u64,
+    tx_lowat: u32,
     urgent: u64,
+}
+
+impl PublishedWords {
+    /// Is room to send all that is new since `before`?
+    fn only_room_since(&self, before: &Self) -> bool {
+        let PublishedWords { tx_released, tx_until, .. } = *before;
+        Self { tx_released, tx_until, ..*self } == *before
+    }
 }
 
 /// The effect of [`Socket::publish`].
@@ -175,6 +185,7 @@ impl Socket {
             handle,
             shown: PublishedWords {
                 tx_limit: tx.limit,
+                tx_until: tx.until,
                 flags: SocketFlags::OPEN,
                 ..PublishedWords::default()
             },
@@ -331,6 +342,8 @@ impl Socket {
             rx_bytes: self.rx.published(),
             tx_released: self.tx.released,
             tx_limit: self.tx.limit,
+            tx_until: self.tx.until,
+            tx_lowat: self.tx.lowat,
             urgent: self.urgent,
         };
         let error = self.error.take();
@@ -341,37 +354,40 @@ impl Socket {
         if now == self.shown && error.is_none() && !news {
             return Ok(PublishSummary::default());
         }
-        let only_room = error.is_none()
-            && !news
-            && PublishedWords { tx_released: self.shown.tx_released, ..now } == self.shown;
+        let only_room = error.is_none() && !news && now.only_room_since(&self.shown);
         // The caller knows that its attempt has begun, and the change makes nothing possible.
         let begun = error.is_none()
             && !news
             && now.flags == self.shown.flags | SocketFlags::CONNECTING
             && PublishedWords { flags: self.shown.flags, ..now } == self.shown;
-        let before = std::mem::replace(&mut self.shown, now).tx_released;
+        let before = std::mem::replace(&mut self.shown, now);
         if let Some(errno) = error {
             self.words.error.store(errno.raw_os_error().unsigned_abs(), Ordering::Release);
         }
         self.version = self.version.wrapping_add(1);
         self.show();
-        let silent = begun || only_room && !self.is_worth_ringing(before);
+        let silent = begun || only_room && !self.is_worth_ringing(&before);
         let waiters = if silent { 0 } else { self.words.waiters.take() };
         Ok(PublishSummary { bytes, waiters })
     }
 
-    /// Is the release of bytes after the first `before` worth a bell? A thread that waits for room
-    /// sleeps on until there is enough. If there was enough before, threads wait for something
+    /// Is the room that there is now, other than `before`, worth a bell? A thread that waits for
+    /// room sleeps on until there is enough. If there was enough before, threads wait for something
     /// else. A release that reaches the position a thread waits for is always worth a bell.
-    fn is_worth_ringing(&self, before: u64) -> bool {
+    fn is_worth_ringing(&self, before: &PublishedWords) -> bool {
         let Self { words, shown, tx, .. } = self;
-        if words.waiters.reached(before, shown.tx_released) {
+        if words.waiters.reached(before.tx_released, shown.tx_released) {
             return true;
         }
         // Behind the memory fence of `reached`: a thread that waits for room has counted its sent
         // bytes before it set its bit.
-        let unreleased = words.tx_bytes.load(Ordering::Relaxed).saturating_sub(before);
-        tx.roomy() && unreleased > roomy(tx.limit)
+        let sent = words.tx_bytes.load(Ordering::Relaxed);
+        let unbounded = tx.leaves_half(shown.tx_until, sent);
+        if unbounded && !tx.leaves_half(before.tx_until, sent) {
+            return true;
+        }
+        let unreleased = sent.saturating_sub(before.tx_released);
+        unbounded && tx.roomy() && unreleased > roomy(tx.limit)
     }
 
     /// Does a program, or a closed socket, wait for the release of sent bytes? Of datagrams it does
@@ -399,12 +415,14 @@ impl Socket {
     }
 
     fn show(&self) {
-        let PublishedWords { flags, accept_ready, rx_bytes, tx_released, tx_limit, urgent } =
-            self.shown;
+        let PublishedWords { flags, accept_ready, rx_bytes, urgent, .. } = self.shown;
+        let PublishedWords { tx_released, tx_limit, tx_until, tx_lowat, .. } = self.shown;
         self.words.urgent.store(urgent, Ordering::Release);
         self.words.rx_bytes.set(rx_bytes);
         self.words.tx_released.set(tx_released);
         self.words.tx_limit.store(tx_limit, Ordering::Release);
+        self.words.tx_lowat.store(tx_lowat, Ordering::Relaxed);
+        self.words.tx_until.store(tx_until, Ordering::Release);
         self.words.accept_ready.store(accept_ready, Ordering::Release);
         self.words.flags.store(flags.bits(), Ordering::Release);
         self.words.version.store(self.version, Ordering::Release);

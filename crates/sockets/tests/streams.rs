@@ -203,6 +203,39 @@ fn a_cork_travels_with_the_bytes() {
     assert!(core.calls.is_empty(), "{:?}", core.calls);
 }
 
+/// TCP_NOTSENT_LOWAT.
+#[test]
+fn a_send_begins_only_while_few_bytes_wait_to_leave() {
+    let (fake, client) = Fake::with_client(small());
+    let (socket, index) = connected(&client);
+    let is_writable = || socket.readiness().events & poll::OUT != 0;
+    let until = |position| {
+        let mut core = fake.core();
+        core.sock(index).words.tx_lowat.store(100, Ordering::Release);
+        core.sock(index).words.tx_until.store(position, Ordering::Release);
+        core.news(index);
+    };
+    until(100);
+    assert!(is_writable());
+    // What a send has begun it goes on with, for an area.
+    assert_eq!(send(&socket, &[1; 40_000], Wait::No), Ok(16 * 1024));
+    assert_eq!(send(&socket, &[1; 10], Wait::No), Err(Errno::AGAIN));
+    assert!(!is_writable());
+    until(16 * 1024);
+    assert!(!is_writable());
+    until(16 * 1024 + 50);
+    assert!(!is_writable(), "half of it is not free");
+    until(16 * 1024 + 51);
+    assert!(is_writable());
+    let waits = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| send(&socket, &[1; 30_000], soon()));
+        fake.eventually("a send that waits", |core| core.sock(index).taken == 32 * 1024);
+        until(1 << 20);
+        sender.join().unwrap()
+    });
+    assert_eq!(waits, Ok(30_000));
+}
+
 #[test]
 fn released_memory_is_filled_again_from_its_start() {
     let (fake, client) = Fake::with_client(small());

@@ -5,7 +5,7 @@ use abi::call::Reply;
 use abi::client::QUEUE;
 use abi::option::{OptionKey, OptionPart, OptionValue};
 use abi::queued_error::{QUEUED_ERROR, QueuedErrorEntry, QueuedErrorOrigin};
-use inet::{DatagramInfo, ErrorOrigin, PendingErrorChange};
+use inet::{DatagramInfo, ErrorOrigin, OptionName, PendingErrorChange, SockOption};
 
 use super::outcome::{CallAnswer, DONE, gives};
 use crate::client::Client;
@@ -48,6 +48,7 @@ impl Client {
             self.size_recv_buffer(engine, socket);
         } else {
             options::set(engine, socket, key, value)?;
+            note_lowat(engine, socket);
         }
         if socket.errors_queued {
             socket.errors_queued = engine.stack.queued_error(socket.handle).is_some();
@@ -55,6 +56,17 @@ impl Client {
         self.sockets.touch(socket);
         self.mark_dirty(socket.id.index);
         DONE
+    }
+}
+
+/// Takes over what the core has for TCP_NOTSENT_LOWAT.
+fn note_lowat(engine: &Engine, socket: &mut Socket) {
+    let set = engine.stack.option(socket.handle, OptionName::NotSentLowat);
+    let Ok(SockOption::NotSentLowat(bytes)) = set else { return };
+    if socket.tx.lowat != bytes {
+        socket.tx.lowat = bytes;
+        socket.tx.bound_sends(engine.stack.unsent(socket.handle));
+        socket.news = true;
     }
 }
 

@@ -41,6 +41,7 @@ pub(crate) struct ParkedSocket {
     asked_recv: Option<u32>,
     tx_limit: u64,
     tx_limited: bool,
+    tx_lowat: u32,
     tx_skip: u64,
     rx_skip: u64,
     /// Bytes that could be unread at the last home.
@@ -74,6 +75,7 @@ impl ParkedSocket {
             asked_recv: socket.asked_recv,
             tx_limit: socket.tx.limit,
             tx_limited: socket.tx.limited,
+            tx_lowat: socket.tx.lowat,
             tx_skip: socket.tx.core_taken(),
             rx_skip,
             capacity: socket.rx.capacity(),
@@ -98,6 +100,7 @@ impl ParkedSocket {
         socket.asked_recv = self.asked_recv;
         socket.tx.limit = self.tx_limit;
         socket.tx.limited = self.tx_limited;
+        socket.tx.lowat = self.tx_lowat;
         socket.tx.skip = self.tx_skip;
         socket.pending_pieces = std::mem::take(&mut self.pieces);
         socket.accept_ready = u32::from(self.state == SocketState::Listening);
@@ -115,7 +118,8 @@ impl ParkedSocket {
             | EventKind::Urgent
             | EventKind::ErrorQueued
             | EventKind::Readable
-            | EventKind::Acked => {}
+            | EventKind::Acked
+            | EventKind::Sent => {}
         }
     }
 }

@@ -582,6 +582,8 @@ fn a_connection_inherits_its_listener_s_buffers() {
     for (name, value) in [(7, 50_000), (8, 20_000)] {
         world.set_option(&mut b, listener.word(), 1, name, &int(value)).unwrap();
     }
+    // TCP_NOTSENT_LOWAT.
+    world.set_option(&mut b, listener.word(), 6, 25, &int(3000)).unwrap();
     let sock = world.socket(&mut a, SocketKind::Stream);
     let to = SocketAddr::from((world.b.address, 80));
     world.call(&mut a, Op::Connect, &with(&sock, to), 0).unwrap();
@@ -589,4 +591,6 @@ fn a_connection_inherits_its_listener_s_buffers() {
     for (name, value) in [(7, 100_000), (8, 40_000)] {
         assert_eq!(world.option(&mut b, child, 1, name), Ok(int(value)));
     }
+    world.rest();
+    assert_eq!(b.attach(child).words.tx_until.load(Ordering::Acquire), 3000);
 }

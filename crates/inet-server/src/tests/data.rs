@@ -1,5 +1,6 @@
 //! Tests of data through the queues.
 
+use abi::client::NO_BOUND;
 use shm::AreaName;
 
 use super::*;
@@ -313,6 +314,54 @@ fn sent_bytes_are_released_only_after_the_driver_has_passed_them() {
     assert_eq!(sock.words.tx_released.load(Ordering::Acquire), 4000, "the driver may still read");
     world.a.driver.stopped = false;
     world.run(|_| sock.words.tx_released.load(Ordering::Acquire) == 4100);
+}
+
+/// TCP_NOTSENT_LOWAT.
+#[test]
+fn the_bound_of_bytes_that_wait_to_leave() {
+    const LOWAT: u64 = 20_000;
+    let (mut world, mut a, mut b) = pair();
+    let (mut sock, mut child) = world.connect(&mut a, &mut b, 80);
+    let words = sock.words.clone();
+    let until = || words.tx_until.load(Ordering::Acquire);
+    assert_eq!(until(), NO_BOUND);
+    world.set_option(&mut a, sock.word(), 6, 25, &int(20_000)).unwrap();
+    world.rest();
+    assert_eq!(until(), LOWAT);
+    // Nobody reads, so the peer's window closes.
+    let bytes = pattern(400_000);
+    while until() > sock.sent {
+        let at = usize::try_from(sock.sent).unwrap();
+        assert_eq!(a.send(&mut sock, &bytes[at..at + 2000], None), 2000);
+        world.rest();
+    }
+    let unsent = sock.sent - (until() - LOWAT);
+    assert!((LOWAT..LOWAT + 2000).contains(&unsent), "{unsent}");
+    let released = words.tx_released.load(Ordering::Acquire);
+    assert!(sock.sent - released < words.tx_limit.load(Ordering::Acquire) / 3, "{released}");
+    // A thread that waits for room is woken when half of it is free, and not before.
+    words.waiters.bits.store(1, Ordering::SeqCst);
+    let mut got = Vec::new();
+    world.run(|_| {
+        let is_rung = words.waiters.bits.load(Ordering::SeqCst) == 0;
+        let free = until() - sock.sent.min(until());
+        assert!(is_rung == (free > LOWAT / 2), "{is_rung} with {free}");
+        if !is_rung && child.words.rx_bytes.load(Ordering::Acquire) > child.consumed {
+            got.extend(b.recv(&mut child));
+        }
+        is_rung
+    });
+    let sent = usize::try_from(sock.sent).unwrap();
+    world.run(|_| {
+        got.extend(b.recv(&mut child));
+        got.len() == sent
+    });
+    assert!(got == bytes[..sent]);
+    world.rest();
+    assert_eq!(until(), sock.sent + LOWAT);
+    world.set_option(&mut a, sock.word(), 6, 25, &int(0)).unwrap();
+    world.rest();
+    assert_eq!(until(), NO_BOUND);
 }
 
 #[test]

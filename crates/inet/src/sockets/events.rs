@@ -31,6 +31,8 @@ pub enum EventKind {
     Eof,
     /// `acked` has moved.
     Acked,
+    /// Bytes of a stream with `NotSentLowat` were sent for the first time: `unsent` has less.
+    Sent,
     /// The connection attempt failed, or the connection broke. On a datagram socket, an earlier
     /// datagram could not be delivered, and the socket remains usable.
     Failed(Error),
@@ -42,21 +44,22 @@ pub enum EventKind {
 /// The events of one socket that wait to be given out.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PendingEvents {
-    bits: u8,
+    bits: u16,
     error: Option<Error>,
 }
 
 impl PendingEvents {
-    const KINDS: [EventKind; 7] = [
+    const KINDS: [EventKind; 8] = [
         EventKind::Connected,
         EventKind::Acceptable,
         EventKind::Urgent,
         EventKind::Readable,
         EventKind::Eof,
         EventKind::Acked,
+        EventKind::Sent,
         EventKind::ErrorQueued,
     ];
-    const CLOSED: u8 = 1 << 7;
+    const CLOSED: u16 = 1 << 8;
 
     pub(crate) fn add(&mut self, kind: EventKind) {
         match kind {

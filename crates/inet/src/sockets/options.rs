@@ -62,7 +62,8 @@ pub enum SockOption {
     /// Acknowledgements leave at once, for a while. Reading the option gives the present state.
     QuickAck(bool),
     /// The owner gets room to send only while fewer than this many bytes are queued and not sent. 0
-    /// means no such bound. The value is stored for the owner: see `Stack::unsent`.
+    /// means no such bound. The value is stored for the owner: see `Stack::unsent`. Its event is
+    /// `Sent`.
     NotSentLowat(u32),
     /// The owner is notified of received bytes only from this many on, or if no more will come. At
     /// least 1.

@@ -25,6 +25,8 @@ pub(crate) struct NotifiedState {
     pub(crate) connected: bool,
     pub(crate) readable: usize,
     pub(crate) acked: u64,
+    /// The low half of `sent`, of streams with `NotSentLowat`.
+    pub(crate) sent: u32,
     pub(crate) eof: bool,
     pub(crate) failed: bool,
     pub(crate) closed: bool,

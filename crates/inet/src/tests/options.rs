@@ -176,6 +176,33 @@ fn information_counts_bytes_segments_and_what_limits() {
 }
 
 #[test]
+fn an_owner_that_bounds_unsent_bytes_hears_of_what_is_sent() {
+    let mut pair = Pair::new();
+    let (client, server, _) = pair.connected();
+    let tells = |pair: &mut Pair| pair.a.events_of(1).contains(&EventKind::Sent);
+    pair.a.send(client, &[1; 3000]);
+    pair.settle();
+    assert!(!tells(&mut pair), "nobody asked");
+    let bound = SockOption::NotSentLowat(10_000);
+    pair.a.stack.set_option(pair.a.now, client, bound).unwrap();
+    pair.settle();
+    let _ = tells(&mut pair);
+    // The peer's window closes, then opens.
+    pair.a.send(client, &[1; 600_000]);
+    pair.settle();
+    assert!(tells(&mut pair));
+    let unsent = pair.a.stack.unsent(client);
+    assert!(unsent > 300_000, "{unsent}");
+    pair.pass(Duration::from_millis(100));
+    assert!(!tells(&mut pair), "nothing has left");
+    let read = pair.b.received(server).len();
+    assert!(read > 50_000, "{read}");
+    pair.settle();
+    assert!(tells(&mut pair));
+    assert!(pair.a.stack.unsent(client) < unsent);
+}
+
+#[test]
 fn the_congestion_control_algorithm_is_inherited_and_can_be_changed() {
     let mut pair = Pair::new();
     let listener = stream(&mut pair.b, 2);

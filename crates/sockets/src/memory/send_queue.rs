@@ -20,9 +20,10 @@ use super::tx_area::TxSlice;
 use super::tx_pool::TxPool;
 use crate::error::RegionFault;
 
-/// The work of a stack in this process is deferred until so many bytes were sent. A super-segment
-/// holds that many.
-const MOST_DEFERRED: u64 = 64 * 1024;
+/// Most bytes of a segment that the device cuts.
+const SUPER_SEGMENT: u64 = 64 * 1024;
+/// The work of a stack in this process is deferred until so many bytes were sent.
+const MOST_DEFERRED: u64 = SUPER_SEGMENT;
 
 /// The area being filled.
 struct OpenArea {
@@ -194,10 +195,26 @@ impl SendQueue {
         }
     }
 
-    /// Is there room for so many slices, when `limit` bytes may be unreleased?
-    pub(crate) fn takes(&mut self, slices: usize, limit: u64) -> Result<bool, RegionFault> {
+    /// The bytes that may be sent now: by SO_SNDBUF, and by TCP_NOTSENT_LOWAT, of which `spared`
+    /// stay free. As on Linux, a send below the latter goes on for as much as one super-segment.
+    #[inline]
+    pub(crate) fn allowed(&self, words: &SocketWords, spared: u64) -> u64 {
+        let left = words.tx_limit.load(Ordering::Relaxed).saturating_sub(self.unreleased());
+        let until = words.tx_until.load(Ordering::Acquire);
+        match until.saturating_sub(self.sent).saturating_sub(spared) {
+            0 => 0,
+            unbounded => left.min(unbounded.max(SUPER_SEGMENT)),
+        }
+    }
+
+    /// Is there room for so many slices?
+    pub(crate) fn takes(
+        &mut self,
+        slices: usize,
+        words: &SocketWords,
+    ) -> Result<bool, RegionFault> {
         let slots = u32::try_from(slices)?;
-        Ok(self.unreleased() < limit && self.has_slots(slots)?)
+        Ok(self.allowed(words, 0) > 0 && self.has_slots(slots)?)
     }
 
     /// May a stack in this process wait for more bytes before it works?
@@ -290,7 +307,7 @@ impl SendQueue {
     }
 
     /// Could a send of `least` bytes in one piece go on, with enough room to be worth it? A third
-    /// of the limit must be free, as on Linux. A socket that has nothing under way is sure of its
+    /// of the limit and half of TCP_NOTSENT_LOWAT must be free, as on Linux. A socket that has nothing under way is sure of its
     /// one area.
     pub(crate) fn is_roomy(
         &mut self,
@@ -300,8 +317,9 @@ impl SendQueue {
     ) -> Result<bool, RegionFault> {
         self.take_back_released(words, pool)?;
         let limit = words.tx_limit.load(Ordering::Relaxed);
-        let unreleased = self.unreleased();
-        if unreleased > limit / 3 * 2 || unreleased >= limit || !self.finds_slot(words)? {
+        let lowat = u64::from(words.tx_lowat.load(Ordering::Relaxed));
+        let may_begin = self.unreleased() <= limit / 3 * 2 && self.allowed(words, lowat / 2) > 0;
+        if !may_begin || !self.finds_slot(words)? {
             return Ok(false);
         }
         if self.finds_memory(pool, least) {

@@ -11,7 +11,7 @@ use abi::data::{DataDescriptor, DataFlags};
 use abi::{Errno, Family, SocketFlags};
 
 use super::core::SocketCore;
-use super::send::{MOST_V6, SendHalf, publish, tx_limit};
+use super::send::{MOST_V6, SendHalf, publish};
 use crate::error::RegionFault;
 use crate::lock::lock;
 use crate::memory::{SendBuffers, SendQueue};
@@ -120,8 +120,7 @@ fn push_datagram(
     let said = (*ancillary != SendAncillary::default()).then(|| ancillary.encode());
     // As on Linux, the last datagram may go over the limit. An empty datagram needs an area as
     // well, because its descriptor names one.
-    let full = queue.unreleased() >= tx_limit(core);
-    if full
+    if queue.allowed(&core.words, 0) == 0
         || queue.free_slots()? < 1 + u32::from(said.is_some())
         || queue.room(pool, len.max(1)) < len.max(1)
     {

@@ -211,13 +211,11 @@ fn fill_queue(
     let pool = &core.membership.tx;
     queue.take_back_released(&core.words, pool)?;
     let before = queue.unreleased();
-    let limit = tx_limit(core);
     // The last descriptor made: published when it is known whether another follows.
     let mut last: Option<DataDescriptor> = None;
     let mut pushed = 0;
     while from.left > 0 && queue.has_slots(1 + u32::from(last.is_some()))? {
-        let allowed = limit.saturating_sub(queue.unreleased());
-        let allowed = usize::try_from(allowed).unwrap_or(usize::MAX);
+        let allowed = usize::try_from(queue.allowed(&core.words, 0)).unwrap_or(usize::MAX);
         let now = allowed.min(from.left).min(queue.room(pool, 1));
         if now == 0 {
             break;
@@ -271,11 +269,6 @@ pub(super) fn publish_staged(core: &SocketCore, queue: &mut SendQueue, may_wait:
     let announced = server.announce(core.id.index, may_wait);
     server.mark(TraceStage::Send);
     announced
-}
-
-/// Most bytes that may be unreleased.
-pub(super) fn tx_limit(core: &SocketCore) -> u64 {
-    core.words.tx_limit.load(Ordering::Relaxed)
 }
 
 /// Would a send go on now, whatever the room? True: yes, or it would end with an error. False: the

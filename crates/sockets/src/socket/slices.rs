@@ -19,7 +19,7 @@ use shm::Waiters;
 use super::core::SocketCore;
 use super::datagram::Addressed;
 use super::handle::Socket;
-use super::send::{SendFlags, hasten_release, may_send_now, publish_staged, tx_limit};
+use super::send::{SendFlags, hasten_release, may_send_now, publish_staged};
 use crate::error::RegionFault;
 use crate::lock::lock;
 use crate::memory::{SendQueue, TxSlice};
@@ -118,11 +118,11 @@ impl Socket {
         if let Some(now) = may_send_now(core) {
             return now;
         }
-        let (limit, pool, words) = (tx_limit(core), &core.membership.tx, &core.words);
+        let (pool, words) = (&core.membership.tx, &core.words);
         let takes = |queue: &mut SendQueue| {
             queue
                 .take_back_released(words, pool)
-                .and_then(|()| queue.takes(slices, limit))
+                .and_then(|()| queue.takes(slices, words))
                 .unwrap_or(true)
         };
         let mut queue = lock(&self.send_half().queue);
@@ -197,7 +197,7 @@ fn push_slices(
     to: Option<SocketAddr>,
 ) -> Result<Option<Range<u64>>, RegionFault> {
     queue.take_back_released(&core.words, &core.membership.tx)?;
-    if !queue.takes(slices.len(), tx_limit(core))? {
+    if !queue.takes(slices.len(), &core.words)? {
         return Ok(None);
     }
     let first = queue.slices_sent();

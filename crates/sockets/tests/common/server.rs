@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use abi::ancillary::{RecvAncillary, SendAncillary};
 use abi::call::{CallFlags, Op, PackagedCall, PackagedResult, Reply, Request};
-use abi::client::{CLIENT, ClientLayout, HeadWords, QUEUE, REQUESTS, RESULTS, SocketWords};
+use abi::client::{
+    CLIENT, ClientLayout, HeadWords, NO_BOUND, QUEUE, REQUESTS, RESULTS, SocketWords,
+};
 use abi::data::{DataDescriptor, DataFlags};
 use abi::nic::INET;
 use abi::option::{OptionKey, OptionPart};
@@ -230,6 +232,8 @@ impl Core {
         words.tx_bytes.store(0, Ordering::Release);
         words.rx_consumed.store(0, Ordering::Release);
         words.tx_limit.store(64 * 1024, Ordering::Release);
+        words.tx_until.store(NO_BOUND, Ordering::Release);
+        words.tx_lowat.store(0, Ordering::Release);
         words.flags.store(flags.bits(), Ordering::Release);
         let (tx, rx) = (self.layout.tx_queue(index), self.layout.rx_queue(index));
         let mut tx = Consumer::attach(&self.region, tx, QUEUE).unwrap();

@@ -437,6 +437,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     pub(super) fn notify(&mut self, cx: &mut Context, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let lowat = socket.options.recv_lowat as usize;
+        let tells_sent = socket.options.not_sent_lowat != 0;
         let SocketBody::Connection(stream) = &mut socket.body else { return };
         let (connection, notified) = (&stream.connection, &mut stream.notified);
         let state = connection.state();
@@ -446,11 +447,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         // Fewer are of interest once there will be no more.
         let enough = readable >= lowat || connection.is_at_end();
         let error = connection.error().filter(|_| is_done && !notified.failed);
+        let sent = if tells_sent { connection.sent() as u32 } else { notified.sent };
         let news = [
             (!notified.connected && synchronized).then_some(EventKind::Connected),
             (readable > notified.readable && enough).then_some(EventKind::Readable),
             (!notified.eof && connection.eof()).then_some(EventKind::Eof),
             (notified.acked != connection.acked()).then_some(EventKind::Acked),
+            (notified.sent != sent).then_some(EventKind::Sent),
             error.map(EventKind::Failed),
         ];
         let attempt_failed = error.is_some() && !notified.connected;
@@ -460,6 +463,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         notified.eof |= connection.eof();
         notified.acked = connection.acked();
+        notified.sent = sent;
         notified.failed |= error.is_some();
         for kind in news.into_iter().flatten() {
             self.events.add(handle, socket, kind);

@@ -106,6 +106,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.send.unacked().saturating_sub(self.in_flight_payload())
     }
 
+    /// Payload bytes that were sent at least once, in total.
+    pub fn sent(&self) -> u64 {
+        self.durable.acked + self.in_flight_payload() as u64
+    }
+
     fn in_flight_payload(&self) -> usize {
         let d = &self.durable;
         let sent = d.snd_max.since(d.snd_una) as usize;
