@@ -125,7 +125,7 @@ async fn listen_at(relay: &Rc<Relay>, local: SocketAddr) -> io::Result<()> {
     match incoming::listen(relay, local).await {
         Err(error) if errno(&error) == Errno::ADDRINUSE => {
             // Perhaps for a program that has closed its socket meanwhile.
-            incoming::sweep(relay)?;
+            incoming::sweep(relay).await?;
             incoming::listen(relay, local).await
         }
         other => other,
@@ -153,7 +153,7 @@ async fn find_listeners(relay: &Rc<Relay>) -> io::Result<bool> {
             continue;
         }
         found = true;
-        if let Err(error) = incoming::listen(relay, local).await {
+        if let Err(error) = listen_at(relay, local).await {
             tracing::warn!(%error, %local, "a program listens, and nobody can reach it");
         }
     }

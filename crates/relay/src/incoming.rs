@@ -28,14 +28,13 @@ const MOST_WAITING: u32 = 4096;
 /// # Errors
 /// EADDRINUSE when another program of the instance has the port; as bind(2) and listen(2).
 pub(crate) async fn listen(relay: &Rc<Relay>, local: SocketAddr) -> io::Result<()> {
+    let _alone = relay.listening.lock().await;
     if relay.listeners.borrow().contains_key(&local) {
         return Ok(());
     }
     let listener = TcpListener::bind_only(local).await?;
     let task = tokio::task::spawn_local(accept(Rc::clone(relay), listener));
-    if let Some(old) = relay.listeners.borrow_mut().insert(local, task) {
-        old.abort();
-    }
+    relay.listeners.borrow_mut().insert(local, task);
     Ok(())
 }
 
@@ -47,19 +46,23 @@ pub(crate) fn is_listening(relay: &Relay, at: SocketAddr) -> bool {
     listeners.contains_key(&at) || (own && listeners.contains_key(&any))
 }
 
-/// Forgets listeners whose programs have closed them.
-pub(crate) fn sweep(relay: &Relay) -> io::Result<()> {
+/// Forgets listeners whose programs have closed them. Their addresses are free when it returns.
+pub(crate) async fn sweep(relay: &Relay) -> io::Result<()> {
     if relay.listeners.borrow().is_empty() {
         return Ok(());
     }
+    // A program may have bound a socket to the address of one that is gone, and be about to listen.
+    // In this order a socket that begins to listen meanwhile is seen.
+    let bound = relay.sweep.bound()?;
     let there = relay.sweep.listeners()?;
-    relay.listeners.borrow_mut().retain(|local, task| {
-        let stays = there.contains(*local);
-        if !stays {
-            task.abort();
-        }
-        stays
-    });
+    let gone = |local: &SocketAddr| !there.contains(*local) && !bound.contains(*local);
+    let forgotten: Vec<_> =
+        relay.listeners.borrow_mut().extract_if(|local, _| gone(local)).collect();
+    for (_, task) in forgotten {
+        task.abort();
+        // It ends with the error of the abort, and has dropped its listener then.
+        let _ = task.await;
+    }
     Ok(())
 }
 
@@ -92,7 +95,7 @@ async fn give(relay: &Rc<Relay>, stream: TasukiStream, peer: SocketAddr) {
         _ => {
             stream.abort();
             // It may have closed its socket: then nobody listens from now on.
-            let _ = sweep(relay);
+            let _ = sweep(relay).await;
         }
     }
 }

@@ -167,6 +167,7 @@ pub fn run(
         host_loopback,
         connecting: Default::default(),
         listeners: Default::default(),
+        listening: Default::default(),
         carriers: Default::default(),
         raw: Default::default(),
         packets: Default::default(),

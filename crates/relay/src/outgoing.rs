@@ -70,6 +70,12 @@ async fn connect(relay: &Rc<Relay>, syn: Syn, frame: &[u8]) {
         Ok(stream) => stream,
         Err(error) => return refuse(relay, &syn, frame, &error),
     };
+    if incoming::is_listening(relay, syn.to) {
+        // A program of this relay has begun to listen there meanwhile. A listener of ours beside
+        // it would keep it from its address.
+        tasuki.abort();
+        return relay.tun.bounce(frame);
+    }
     let Some(kernel) = accept(relay, syn, frame).await else {
         // The program has given up, or ended.
         return tasuki.abort();

@@ -119,7 +119,7 @@ fn handle_packet(relay: &Rc<Relay>, frame: tun::Frame<'_>) {
 async fn tick(relay: Rc<Relay>) {
     loop {
         tokio::time::sleep(TICK).await;
-        for done in [incoming::sweep(&relay), datagrams::sweep(&relay)] {
+        for done in [incoming::sweep(&relay).await, datagrams::sweep(&relay)] {
             if let Err(error) = done {
                 tracing::debug!(%error, "cannot list the programs' sockets");
             }
