@@ -35,7 +35,7 @@ pub(crate) struct Relay {
     pub(crate) connecting: RefCell<Connecting>,
     /// What listens at the instance for programs, by their sockets' local ends.
     pub(crate) listeners: RefCell<HashMap<SocketAddr, JoinHandle<()>>>,
-    /// Held by who adds to `listeners`. Two who saw the same socket would refuse each other its port.
+    /// Held by who adds to `listeners`: two for the same socket would refuse each other its port.
     pub(crate) listening: tokio::sync::Mutex<()>,
     pub(crate) carriers: RefCell<HashMap<Port, Carrier>>,
     pub(crate) raw: RawState,

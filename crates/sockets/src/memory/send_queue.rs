@@ -307,8 +307,8 @@ impl SendQueue {
     }
 
     /// Could a send of `least` bytes in one piece go on, with enough room to be worth it? A third
-    /// of the limit and half of TCP_NOTSENT_LOWAT must be free, as on Linux. A socket that has nothing under way is sure of its
-    /// one area.
+    /// of the limit and half of TCP_NOTSENT_LOWAT must be free, as on Linux. A socket that has
+    /// nothing under way is sure of its one area.
     pub(crate) fn is_roomy(
         &mut self,
         words: &SocketWords,
