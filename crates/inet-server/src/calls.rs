@@ -359,7 +359,9 @@ impl Client {
             child.state = SocketState::Connected;
             child.tx.limit = listener.tx.limit;
             child.tx.limited = listener.tx.limited;
-            child.tx.lowat = listener.tx.lowat;
+            if listener.tx.lowat > 0 {
+                child.set_lowat(listener.tx.lowat);
+            }
             child.asked_recv = listener.asked_recv;
             child.urgent_inline = listener.urgent_inline;
             child.set_urgent(engine.stack.urgent_mark(child.handle));

@@ -365,7 +365,7 @@ impl Client {
     pub(crate) fn flush(&mut self, engine: &mut Engine) -> Result<(), ClientFault> {
         while let Some(socket) = self.sockets.next_touched() {
             if socket.tx.lowat > 0 {
-                socket.tx.bound_sends(engine.stack.unsent(socket.handle));
+                socket.show_bound(engine.stack.unsent(socket.handle));
             }
             let published = socket.publish()?;
             engine.counters.payload_rx += published.bytes;

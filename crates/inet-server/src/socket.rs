@@ -10,7 +10,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use abi::ancillary::AncillarySet;
 use abi::call::ReturnPath;
-use abi::client::SocketWords;
+use abi::client::{NO_BOUND, SocketWords};
 use abi::option::OptionKey;
 use abi::{Errno, Family, SocketFlags, SocketId, SocketKind};
 use inet::Handle;
@@ -70,17 +70,7 @@ struct PublishedWords {
     rx_bytes: u64,
     tx_released: u64,
     tx_limit: u64,
-    tx_until: u64,
-    tx_lowat: u32,
     urgent: u64,
-}
-
-impl PublishedWords {
-    /// Is room to send all that is new since `before`?
-    fn only_room_since(&self, before: &Self) -> bool {
-        let PublishedWords { tx_released, tx_until, .. } = *before;
-        Self { tx_released, tx_until, ..*self } == *before
-    }
 }
 
 /// The effect of [`Socket::publish`].
@@ -177,6 +167,8 @@ impl Socket {
         words.waiters.reset();
         words.tx_bytes.store(0, Ordering::Relaxed);
         words.rx_consumed.set(0);
+        words.tx_until.store(NO_BOUND, Ordering::Relaxed);
+        words.tx_lowat.store(0, Ordering::Relaxed);
         let socket = Self {
             id,
             serial,
@@ -185,7 +177,6 @@ impl Socket {
             handle,
             shown: PublishedWords {
                 tx_limit: tx.limit,
-                tx_until: tx.until,
                 flags: SocketFlags::OPEN,
                 ..PublishedWords::default()
             },
@@ -342,8 +333,6 @@ impl Socket {
             rx_bytes: self.rx.published(),
             tx_released: self.tx.released,
             tx_limit: self.tx.limit,
-            tx_until: self.tx.until,
-            tx_lowat: self.tx.lowat,
             urgent: self.urgent,
         };
         let error = self.error.take();
@@ -354,40 +343,69 @@ impl Socket {
         if now == self.shown && error.is_none() && !news {
             return Ok(PublishSummary::default());
         }
-        let only_room = error.is_none() && !news && now.only_room_since(&self.shown);
+        let only_room = error.is_none()
+            && !news
+            && PublishedWords { tx_released: self.shown.tx_released, ..now } == self.shown;
         // The caller knows that its attempt has begun, and the change makes nothing possible.
         let begun = error.is_none()
             && !news
             && now.flags == self.shown.flags | SocketFlags::CONNECTING
             && PublishedWords { flags: self.shown.flags, ..now } == self.shown;
-        let before = std::mem::replace(&mut self.shown, now);
+        let before = std::mem::replace(&mut self.shown, now).tx_released;
         if let Some(errno) = error {
             self.words.error.store(errno.raw_os_error().unsigned_abs(), Ordering::Release);
         }
         self.version = self.version.wrapping_add(1);
         self.show();
-        let silent = begun || only_room && !self.is_worth_ringing(&before);
+        let silent = begun || only_room && !self.is_worth_ringing(before);
         let waiters = if silent { 0 } else { self.words.waiters.take() };
         Ok(PublishSummary { bytes, waiters })
     }
 
-    /// Is the room that there is now, other than `before`, worth a bell? A thread that waits for
-    /// room sleeps on until there is enough. If there was enough before, threads wait for something
+    /// Is the release of bytes after the first `before` worth a bell? A thread that waits for room
+    /// sleeps on until there is enough. If there was enough before, threads wait for something
     /// else. A release that reaches the position a thread waits for is always worth a bell.
-    fn is_worth_ringing(&self, before: &PublishedWords) -> bool {
+    fn is_worth_ringing(&self, before: u64) -> bool {
         let Self { words, shown, tx, .. } = self;
-        if words.waiters.reached(before.tx_released, shown.tx_released) {
+        if words.waiters.reached(before, shown.tx_released) {
             return true;
         }
         // Behind the memory fence of `reached`: a thread that waits for room has counted its sent
         // bytes before it set its bit.
-        let sent = words.tx_bytes.load(Ordering::Relaxed);
-        let unbounded = tx.leaves_half(shown.tx_until, sent);
-        if unbounded && !tx.leaves_half(before.tx_until, sent) {
-            return true;
+        let unreleased = words.tx_bytes.load(Ordering::Relaxed).saturating_sub(before);
+        tx.roomy() && unreleased > roomy(tx.limit)
+    }
+
+    /// Sets TCP_NOTSENT_LOWAT, in bytes, 0 for none.
+    #[cold]
+    pub(crate) fn set_lowat(&mut self, bytes: u32) {
+        self.tx.lowat = bytes;
+        self.words.tx_lowat.store(bytes, Ordering::Release);
+        if bytes == 0 {
+            self.words.tx_until.store(NO_BOUND, Ordering::Release);
         }
-        let unreleased = sent.saturating_sub(before.tx_released);
-        unbounded && tx.roomy() && unreleased > roomy(tx.limit)
+        self.news = true;
+    }
+
+    /// Shows how far a send may begin by TCP_NOTSENT_LOWAT, while the core has `unsent` bytes that
+    /// never left, those of earlier homes among them. It is news if there is room again for a
+    /// thread that waits: as on Linux half of what may be unsent.
+    #[cold]
+    pub(crate) fn show_bound(&mut self, unsent: usize) {
+        let Self { words, tx, news, .. } = self;
+        let lowat = u64::from(tx.lowat);
+        let until = (tx.taken() + lowat).saturating_sub(unsent as u64);
+        let before = words.tx_until.load(Ordering::Relaxed);
+        if until == before {
+            return;
+        }
+        words.tx_until.store(until, Ordering::Release);
+        // A thread that waits for room has counted its sent bytes before it looked at the bound for
+        // the last time.
+        fence(Ordering::SeqCst);
+        let sent = words.tx_bytes.load(Ordering::Relaxed);
+        let leaves_half = |until: u64| until.saturating_sub(sent) > lowat / 2;
+        *news |= leaves_half(until) && !leaves_half(before);
     }
 
     /// Does a program, or a closed socket, wait for the release of sent bytes? Of datagrams it does
@@ -415,14 +433,12 @@ impl Socket {
     }
 
     fn show(&self) {
-        let PublishedWords { flags, accept_ready, rx_bytes, urgent, .. } = self.shown;
-        let PublishedWords { tx_released, tx_limit, tx_until, tx_lowat, .. } = self.shown;
+        let PublishedWords { flags, accept_ready, rx_bytes, tx_released, tx_limit, urgent } =
+            self.shown;
         self.words.urgent.store(urgent, Ordering::Release);
         self.words.rx_bytes.set(rx_bytes);
         self.words.tx_released.set(tx_released);
         self.words.tx_limit.store(tx_limit, Ordering::Release);
-        self.words.tx_lowat.store(tx_lowat, Ordering::Relaxed);
-        self.words.tx_until.store(tx_until, Ordering::Release);
         self.words.accept_ready.store(accept_ready, Ordering::Release);
         self.words.flags.store(flags.bits(), Ordering::Release);
         self.words.version.store(self.version, Ordering::Release);

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use abi::ancillary::SendAncillary;
-use abi::client::{NO_BOUND, QUEUE};
+use abi::client::QUEUE;
 use abi::data::{DataDescriptor, DataFlags};
 use shm::{Consumer, PoolMap};
 
@@ -58,8 +58,6 @@ pub(crate) struct Tx {
     pub(crate) limited: bool,
     /// TCP_NOTSENT_LOWAT in bytes, 0 for none.
     pub(crate) lowat: u32,
-    /// A send may begin before this position; [`NO_BOUND`] without `lowat`.
-    pub(crate) until: u64,
     /// Bytes taken from the queue.
     taken: u64,
     /// Bytes given to the core.
@@ -105,7 +103,6 @@ impl Tx {
             limit: DEFAULT_LIMIT,
             limited: false,
             lowat: 0,
-            until: NO_BOUND,
             taken: 0,
             given: 0,
             base: 0,
@@ -131,21 +128,6 @@ impl Tx {
             let wanted = (2 * window as u64).min(*LIMITS.end());
             self.limit = self.limit.max(wanted);
         }
-    }
-
-    /// TCP_NOTSENT_LOWAT, while the core has `unsent` bytes that never left, those of earlier homes
-    /// among them.
-    pub(crate) fn bound_sends(&mut self, unsent: usize) {
-        self.until = match self.lowat {
-            0 => NO_BOUND,
-            lowat => (self.taken + u64::from(lowat)).saturating_sub(unsent as u64),
-        };
-    }
-
-    /// Does the bound `until` leave room to a waiting program that has sent so many bytes? As on
-    /// Linux it does when half of what may be unsent is free.
-    pub(crate) fn leaves_half(&self, until: u64, sent: u64) -> bool {
-        until.saturating_sub(sent) > u64::from(self.lowat / 2)
     }
 
     /// Bytes ever taken from the queue.

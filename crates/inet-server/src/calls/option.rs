@@ -64,9 +64,7 @@ fn note_lowat(engine: &Engine, socket: &mut Socket) {
     let set = engine.stack.option(socket.handle, OptionName::NotSentLowat);
     let Ok(SockOption::NotSentLowat(bytes)) = set else { return };
     if socket.tx.lowat != bytes {
-        socket.tx.lowat = bytes;
-        socket.tx.bound_sends(engine.stack.unsent(socket.handle));
-        socket.news = true;
+        socket.set_lowat(bytes);
     }
 }
 

@@ -100,7 +100,7 @@ impl ParkedSocket {
         socket.asked_recv = self.asked_recv;
         socket.tx.limit = self.tx_limit;
         socket.tx.limited = self.tx_limited;
-        socket.tx.lowat = self.tx_lowat;
+        socket.set_lowat(self.tx_lowat);
         socket.tx.skip = self.tx_skip;
         socket.pending_pieces = std::mem::take(&mut self.pieces);
         socket.accept_ready = u32::from(self.state == SocketState::Listening);

@@ -447,13 +447,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         // Fewer are of interest once there will be no more.
         let enough = readable >= lowat || connection.is_at_end();
         let error = connection.error().filter(|_| is_done && !notified.failed);
-        let sent = if tells_sent { connection.sent() as u32 } else { notified.sent };
         let news = [
             (!notified.connected && synchronized).then_some(EventKind::Connected),
             (readable > notified.readable && enough).then_some(EventKind::Readable),
             (!notified.eof && connection.eof()).then_some(EventKind::Eof),
             (notified.acked != connection.acked()).then_some(EventKind::Acked),
-            (notified.sent != sent).then_some(EventKind::Sent),
             error.map(EventKind::Failed),
         ];
         let attempt_failed = error.is_some() && !notified.connected;
@@ -463,8 +461,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         notified.eof |= connection.eof();
         notified.acked = connection.acked();
-        notified.sent = sent;
         notified.failed |= error.is_some();
+        let sent = tells_sent.then(|| connection.sent() as u32);
+        if let Some(sent) = sent
+            && core::mem::replace(&mut notified.sent, sent) != sent
+        {
+            self.events.add(handle, socket, EventKind::Sent);
+        }
         for kind in news.into_iter().flatten() {
             self.events.add(handle, socket, kind);
         }
