@@ -74,11 +74,11 @@ impl PendingEvents {
 
     /// The next event.
     pub(crate) fn take(&mut self) -> Option<EventKind> {
-        for (bit, kind) in Self::KINDS.into_iter().enumerate() {
-            if self.bits & 1 << bit != 0 {
-                self.bits &= !(1 << bit);
-                return Some(kind);
-            }
+        let simple = self.bits & !Self::CLOSED;
+        if simple != 0 {
+            let bit = simple.trailing_zeros();
+            self.bits &= !(1 << bit);
+            return Self::KINDS.get(bit as usize).copied();
         }
         if let Some(error) = self.error.take() {
             return Some(EventKind::Failed(error));

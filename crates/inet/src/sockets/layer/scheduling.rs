@@ -17,6 +17,7 @@ const MOST_BLOCKED: usize = 16;
 
 impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// The next thing that happened.
+    #[inline]
     pub(crate) fn poll_event(&mut self, cx: &mut Context) -> Option<Event> {
         let (handle, event) = self.events.next(&mut self.sockets)?;
         if event.kind == EventKind::Closed {
