@@ -406,7 +406,6 @@ impl StackHost {
                 | EventKind::Urgent
                 | EventKind::ErrorQueued
                 | EventKind::Acked
-                | EventKind::Sent
                 | EventKind::Closed => {}
             }
         }

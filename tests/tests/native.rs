@@ -99,9 +99,10 @@ fn netcat(host: &str) -> Vec<String> {
     ["sh", "-c", &format!("exec nc -n -d {host} 9000 >back")].map(str::to_owned).to_vec()
 }
 
-/// Of `bytes`, all but ends of writes, which may come in segments too small to be lent.
+/// Of `bytes`, all but ends of writes, which may come in segments too small to be lent. On a busy
+/// machine there are more of them.
 fn hardly_any(copied: u64, bytes: u64) -> bool {
-    copied < bytes / 50
+    copied < bytes / 20
 }
 
 #[test]

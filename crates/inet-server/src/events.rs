@@ -62,10 +62,6 @@ impl Client {
                 self.settle(engine, socket);
                 Ok(())
             }
-            EventKind::Sent => {
-                self.sockets.touch(socket);
-                Ok(())
-            }
             EventKind::ErrorQueued => {
                 self.on_error_queued(engine, socket);
                 Ok(())

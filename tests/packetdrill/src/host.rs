@@ -244,7 +244,7 @@ impl Socket {
     /// Something happened on the socket.
     fn handle_event(&mut self, kind: EventKind, stack: &mut Stack<Chunk, Frame>) {
         // More room is announced elsewhere: `wake_writer`.
-        self.activity += u64::from(!matches!(kind, EventKind::Acked | EventKind::Sent));
+        self.activity += u64::from(kind != EventKind::Acked);
         match kind {
             EventKind::Connected => self.connected = true,
             EventKind::Acceptable => self.acceptable = true,
@@ -264,7 +264,7 @@ impl Socket {
                 self.error = Some(errno::of(error));
                 self.failed = true;
             }
-            EventKind::Urgent | EventKind::ErrorQueued | EventKind::Sent | EventKind::Closed => {}
+            EventKind::Urgent | EventKind::ErrorQueued | EventKind::Closed => {}
         }
     }
 }

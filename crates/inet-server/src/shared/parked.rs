@@ -118,8 +118,7 @@ impl ParkedSocket {
             | EventKind::Urgent
             | EventKind::ErrorQueued
             | EventKind::Readable
-            | EventKind::Acked
-            | EventKind::Sent => {}
+            | EventKind::Acked => {}
         }
     }
 }

@@ -29,10 +29,9 @@ pub enum EventKind {
     ErrorQueued,
     /// The peer has ended its stream and `recv` has given out all of it.
     Eof,
-    /// `acked` has moved.
+    /// `acked` has moved. Of a stream with `NotSentLowat` also: bytes were sent for the first time,
+    /// so `unsent` has less.
     Acked,
-    /// Bytes of a stream with `NotSentLowat` were sent for the first time: `unsent` has less.
-    Sent,
     /// The connection attempt failed, or the connection broke. On a datagram socket, an earlier
     /// datagram could not be delivered, and the socket remains usable.
     Failed(Error),
@@ -44,22 +43,21 @@ pub enum EventKind {
 /// The events of one socket that wait to be given out.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PendingEvents {
-    bits: u16,
+    bits: u8,
     error: Option<Error>,
 }
 
 impl PendingEvents {
-    const KINDS: [EventKind; 8] = [
+    const KINDS: [EventKind; 7] = [
         EventKind::Connected,
         EventKind::Acceptable,
         EventKind::Urgent,
         EventKind::Readable,
         EventKind::Eof,
         EventKind::Acked,
-        EventKind::Sent,
         EventKind::ErrorQueued,
     ];
-    const CLOSED: u16 = 1 << 8;
+    const CLOSED: u8 = 1 << 7;
 
     pub(crate) fn add(&mut self, kind: EventKind) {
         match kind {

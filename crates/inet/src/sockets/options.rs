@@ -63,7 +63,7 @@ pub enum SockOption {
     QuickAck(bool),
     /// The owner gets room to send only while fewer than this many bytes are queued and not sent. 0
     /// means no such bound. The value is stored for the owner: see `Stack::unsent`. Its event is
-    /// `Sent`.
+    /// `Acked`.
     NotSentLowat(u32),
     /// The owner is notified of received bytes only from this many on, or if no more will come. At
     /// least 1.

@@ -198,7 +198,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// Payload bytes that a stream has queued and never sent. With `NotSentLowat` set, its owner
-    /// accepts more data only while this is less, and gets the event `Sent`. 0 for a stale handle.
+    /// accepts more data only while this is less, and gets the event `Acked`. 0 for a stale handle.
     pub fn unsent(&self, handle: Handle) -> usize {
         self.sockets.unsent(handle)
     }

@@ -466,7 +466,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if let Some(sent) = sent
             && core::mem::replace(&mut notified.sent, sent) != sent
         {
-            self.events.add(handle, socket, EventKind::Sent);
+            self.events.add(handle, socket, EventKind::Acked);
         }
         for kind in news.into_iter().flatten() {
             self.events.add(handle, socket, kind);
