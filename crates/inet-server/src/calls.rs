@@ -132,7 +132,13 @@ impl Client {
                 self.on_socket(socket, |client, socket| client.shutdown(engine, socket, how))
             }
             Request::GetSockOpt { socket, key, from } => {
-                self.on_socket(socket, |_, socket| option::get(engine, socket, key, from))
+                self.on_socket(socket, |client, socket| {
+                    // TCP_INFO counts what was sent before the call.
+                    if socket.is_stream() {
+                        client.take_sends(engine, socket, Some(QUEUE))?;
+                    }
+                    option::get(engine, socket, key, from)
+                })
             }
             Request::SetSockOpt { socket, key, value } => self
                 .on_socket(socket, |client, socket| client.setsockopt(engine, socket, key, &value)),
