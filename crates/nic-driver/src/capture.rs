@@ -150,6 +150,14 @@ impl<D: Device> Device for CaptureDevice<D> {
         self.inner.unsolicited_fd()
     }
 
+    fn datagrams_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.datagrams_fd()
+    }
+
+    fn datagrams_reported(&mut self) {
+        self.inner.datagrams_reported();
+    }
+
     fn post(&mut self, at: usize) -> bool {
         self.inner.post(at)
     }

@@ -202,6 +202,15 @@ pub trait Device: Send {
         None
     }
 
+    /// Edge-triggered: readable when the queue of datagrams has got a frame, in a device where they
+    /// have one. [`Device::receive`] serves it, too.
+    fn datagrams_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// `datagrams_fd` was readable. Until that queue is empty, [`Device::pending`] says so.
+    fn datagrams_reported(&mut self) {}
+
     /// Gives the device an empty page to receive into; `at` is the page's offset from the pool's
     /// first. The device may write there until it reports a frame in the page, or is dropped. Only
     /// for a device with [`Features::RX_IN_PLACE`]; such a device receives nothing by
@@ -284,6 +293,14 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn unsolicited_fd(&self) -> Option<BorrowedFd<'_>> {
         (**self).unsolicited_fd()
+    }
+
+    fn datagrams_fd(&self) -> Option<BorrowedFd<'_>> {
+        (**self).datagrams_fd()
+    }
+
+    fn datagrams_reported(&mut self) {
+        (**self).datagrams_reported();
     }
 
     fn post(&mut self, at: usize) -> bool {

@@ -56,6 +56,7 @@ const DEVICE: u64 = 2;
 /// The timer of measured sleeps ([`Spin::timer`]).
 const TIMER: u64 = 3;
 const UNSOLICITED: u64 = 4;
+const DATAGRAMS: u64 = 5;
 
 /// The longest sleep while unsolicited frames wait for the time of their next batch.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000 };
@@ -220,14 +221,23 @@ impl Driver {
             let name = EventData::new_u64(self.first + name);
             epoll::add(&self.set, fd, name, flags).map_err(epoll_failed)?;
         }
-        self.watch_unsolicited()
+        self.watch_more_queues()
     }
 
-    /// The queue of unsolicited frames is edge-triggered: a step that leaves frames remembers it.
-    fn watch_unsolicited(&self) -> Result<(), DriverError> {
-        let Some(fd) = self.frames.device.unsolicited_fd() else { return Ok(()) };
-        let name = EventData::new_u64(self.first + UNSOLICITED);
-        epoll::add(&self.set, fd, name, EventFlags::IN | EventFlags::ET).map_err(epoll_failed)
+    /// The queues beside the device's first one.
+    fn more_queues(&self) -> impl Iterator<Item = (BorrowedFd<'_>, u64)> {
+        let device = &self.frames.device;
+        let queues = [(device.unsolicited_fd(), UNSOLICITED), (device.datagrams_fd(), DATAGRAMS)];
+        queues.into_iter().filter_map(|(fd, name)| Some((fd?, name)))
+    }
+
+    /// They are edge-triggered: a step that leaves frames remembers it.
+    fn watch_more_queues(&self) -> Result<(), DriverError> {
+        for (fd, name) in self.more_queues() {
+            let (name, edge) = (EventData::new_u64(self.first + name), EventFlags::ET);
+            epoll::add(&self.set, fd, name, EventFlags::IN | edge).map_err(epoll_failed)?;
+        }
+        Ok(())
     }
 
     /// Did the supervisor end it, or go away?
@@ -418,7 +428,7 @@ impl Driver {
     /// Another device, or none: another descriptor to wait for.
     fn replace_device(&mut self, device: Option<Box<dyn Device>>) -> Result<(), DriverError> {
         epoll::delete(&self.set, self.frames.device.poll_fd()).map_err(epoll_failed)?;
-        if let Some(fd) = self.frames.device.unsolicited_fd() {
+        for (fd, _) in self.more_queues() {
             epoll::delete(&self.set, fd).map_err(epoll_failed)?;
         }
         // Its descriptor is needed until here.
@@ -426,7 +436,7 @@ impl Driver {
         (self.interest, self.ask_in) = (EventFlags::empty(), 0);
         let (fd, name) = (self.frames.device.poll_fd(), EventData::new_u64(self.first + DEVICE));
         epoll::add(&self.set, fd, name, self.interest).map_err(epoll_failed)?;
-        self.watch_unsolicited()
+        self.watch_more_queues()
     }
 
     /// Answers the supervisor's requests that came meanwhile; `true` if there were any.
@@ -561,6 +571,10 @@ impl Companion for Driver {
             UNSOLICITED => {
                 self.ask_in = 0;
                 self.frames.unsolicited_reported();
+            }
+            DATAGRAMS => {
+                self.ask_in = 0;
+                self.frames.device.datagrams_reported();
             }
             _ => {}
         }

@@ -119,6 +119,14 @@ impl<D: Device> Device for FaultDevice<D> {
         self.inner.unsolicited_fd()
     }
 
+    fn datagrams_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.datagrams_fd()
+    }
+
+    fn datagrams_reported(&mut self) {
+        self.inner.datagrams_reported();
+    }
+
     // Where faults are made nothing is received in place: `features` say so.
     fn post(&mut self, at: usize) -> bool {
         self.inner.post(at)

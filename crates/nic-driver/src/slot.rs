@@ -61,6 +61,16 @@ impl Device for DeviceSlot {
         self.device.as_ref().and_then(|device| device.unsolicited_fd())
     }
 
+    fn datagrams_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.device.as_ref().and_then(|device| device.datagrams_fd())
+    }
+
+    fn datagrams_reported(&mut self) {
+        if let Some(device) = &mut self.device {
+            device.datagrams_reported();
+        }
+    }
+
     fn post(&mut self, at: usize) -> bool {
         self.device.as_mut().is_some_and(|device| device.post(at))
     }

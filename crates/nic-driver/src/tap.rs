@@ -8,8 +8,9 @@
 //! the host may send. Without the header a read(2) receives a frame, which costs less than a
 //! readv(2) of two parts.
 //!
-//! A device has two queues where the kernel allows it: frames that any host can send unasked do not
-//! share a queue with the frames of connections ([`steering`]).
+//! A device has three queues where the kernel allows it: neither frames that any host can send
+//! unasked nor datagrams share a queue with the segments of connections ([`steering`]). The last
+//! two take turns ([`turns`]).
 //!
 //! Each frame costs a system call, and the host's kernel receives the frame within that call. For
 //! frames in bulk without offloads a kernel thread does that instead ([`bulk`]). The device lives
@@ -23,6 +24,7 @@
 mod bulk;
 mod request;
 mod steering;
+mod turns;
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -37,7 +39,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use self::bulk::QueueChooser;
 pub use self::request::TapError;
 use self::request::{InterfaceRequest, features, last_errno, open_queue, set_number};
-use crate::device::{Device, MAX_PARTS, Part, Received};
+use self::turns::{Queue, Turns};
+use crate::device::{Device, MAX_PARTS, Part, Pending, Received};
 use crate::interface;
 use crate::vnet::{self, HEADER};
 
@@ -66,7 +69,8 @@ fn header_flag(fd: BorrowedFd<'_>, offload: bool) -> libc::c_int {
 ///
 /// 1. the queue of all frames, or of the regular ones where there is another;
 /// 2. the queue of unsolicited frames ([`steering`]);
-/// 3. the queue for frames that the host is to receive at once, if the first has a thread
+/// 3. the queue of datagrams;
+/// 4. the queue for frames that the host is to receive at once, if the first has a thread
 ///    ([`bulk`]). It is the second queue again.
 ///
 /// # Errors
@@ -95,13 +99,14 @@ pub fn open_queues(name: &str, offload: bool) -> Result<Vec<OwnedFd>, TapError> 
                 let direct = first.try_clone().map_err(|error| {
                     failed(Errno::from_io_error(&error).unwrap_or(Errno::MFILE))
                 })?;
-                return Ok(vec![threaded, first, direct]);
+                let third = open_queue(name, many)?;
+                return Ok(vec![threaded, first, third, direct]);
             }
             Err(error) => tracing::debug!(%error, "no kernel thread receives frames in bulk"),
         }
     }
-    let second = open_queue(name, many)?;
-    Ok(vec![first, second])
+    let (second, third) = (open_queue(name, many)?, open_queue(name, many)?);
+    Ok(vec![first, second, third])
 }
 
 /// Sets the host's addresses on the device, its MTU and queue length, and brings it up.
@@ -190,6 +195,8 @@ pub struct Tap {
     fd: OwnedFd,
     /// The queue of unsolicited frames, if they have one.
     unsolicited: Option<OwnedFd>,
+    /// The queue of datagrams, if they have one.
+    datagrams: Option<(OwnedFd, Turns)>,
     /// The queue of frames that the host receives within the call, if `fd` is that of a thread.
     direct: Option<(OwnedFd, QueueChooser)>,
     /// There is a header before each frame.
@@ -217,7 +224,7 @@ impl Tap {
             );
         }
         let features = if offload && set { Self::FEATURES } else { Features::NONE };
-        Ok(Self { fd, unsolicited: None, direct: None, header, features })
+        Ok(Self { fd, unsolicited: None, datagrams: None, direct: None, header, features })
     }
 
     /// As [`Tap::new`], from the descriptors of [`open_queues`].
@@ -226,14 +233,15 @@ impl Tap {
     /// As there; `InvalidInput` when there are none, or too many.
     pub fn from_queues(queues: Vec<OwnedFd>, offload: bool) -> io::Result<Self> {
         let mut queues = queues.into_iter();
-        let (Some(fd), unsolicited, direct, None) =
-            (queues.next(), queues.next(), queues.next(), queues.next())
-        else {
-            return Err(io::ErrorKind::InvalidInput.into());
-        };
+        let Some(fd) = queues.next() else { return Err(io::ErrorKind::InvalidInput.into()) };
         let tap = Self::new(fd, offload)?;
-        let direct = direct.map(|fd| (fd, QueueChooser::default()));
-        Ok(Self { unsolicited, direct, ..tap })
+        let unsolicited = queues.next();
+        let datagrams = queues.next().map(|fd| (fd, Turns::new()));
+        let direct = queues.next().map(|fd| (fd, QueueChooser::default()));
+        if queues.next().is_some() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        Ok(Self { unsolicited, datagrams, direct, ..tap })
     }
 
     /// Reads a frame of a queue; `None` if there is none.
@@ -262,6 +270,30 @@ impl Tap {
         }
     }
 
+    /// Reads a frame of the regular queue or of the one of datagrams, in turn.
+    #[inline]
+    fn read_in_turn(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
+        let Some((_, turns)) = &mut self.datagrams else { return self.read(&self.fd, into) };
+        let first = turns.first();
+        if let Some(received) = self.read_of(first, into)? {
+            return Ok(Some(received));
+        }
+        let other = self.datagrams.as_mut().is_some_and(|(_, turns)| turns.asks_other());
+        if other { self.read_of(first.other(), into) } else { Ok(None) }
+    }
+
+    fn read_of(&mut self, queue: Queue, into: &mut [u8]) -> io::Result<Option<Received>> {
+        let fd = match (queue, &self.datagrams) {
+            (Queue::Datagrams, Some((fd, _))) => fd,
+            _ => &self.fd,
+        };
+        let read = self.read(fd, into)?;
+        if let Some((_, turns)) = &mut self.datagrams {
+            if read.is_some() { turns.received(queue) } else { turns.found_none(queue) }
+        }
+        Ok(read)
+    }
+
     const FEATURES: Features = Features::TX_CHECKSUM
         .with(Features::TSO4)
         .with(Features::TSO6)
@@ -283,7 +315,7 @@ impl Device for Tap {
     }
 
     fn receive(&mut self, into: &mut [u8]) -> io::Result<Option<Received>> {
-        let received = self.read(&self.fd, into)?;
+        let received = self.read_in_turn(into)?;
         if let Some((_, chooser)) = &mut self.direct {
             if received.is_some() { chooser.received() } else { chooser.pause() }
         }
@@ -296,6 +328,27 @@ impl Device for Tap {
 
     fn unsolicited_fd(&self) -> Option<BorrowedFd<'_>> {
         self.unsolicited.as_ref().map(AsFd::as_fd)
+    }
+
+    fn datagrams_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.datagrams.as_ref().map(|(fd, _)| fd.as_fd())
+    }
+
+    fn datagrams_reported(&mut self) {
+        if let Some((_, turns)) = &mut self.datagrams {
+            turns.reported(Queue::Datagrams);
+        }
+    }
+
+    fn awake(&mut self, ready: bool) {
+        if let Some((_, turns)) = self.datagrams.as_mut().filter(|_| ready) {
+            turns.reported(Queue::Regular);
+        }
+    }
+
+    fn pending(&self) -> Pending {
+        let receive = self.datagrams.as_ref().is_some_and(|(_, turns)| turns.datagrams_wait());
+        Pending { receive, transmit: false }
     }
 
     fn transmit(&mut self, frame: &[Part<'_>], offload: TxOffload) -> io::Result<bool> {
@@ -331,7 +384,8 @@ impl Device for Tap {
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
-        each("tap.rx-queues", 1 + u64::from(self.unsolicited.is_some()));
+        let queues = [self.unsolicited.is_some(), self.datagrams.is_some()];
+        each("tap.rx-queues", 1 + queues.map(u64::from).iter().sum::<u64>());
         if let Some((_, chooser)) = &self.direct {
             each("tap.tx-by-thread", chooser.by_thread());
         }

@@ -2,19 +2,20 @@
 //!
 //! A TAP device has no queueing discipline that could help: the host puts each frame into the
 //! device's queue, and drops it where that is full. With one queue for all, a flood that any host
-//! can send makes the connections of all programs lose frames. So the device has two queues, and
+//! can send makes the connections of all programs lose frames. So the device has three queues, and
 //! the kernel runs this program for each frame (TUNSETSTEERINGEBPF).
 //!
 //! | queue | frames |
 //! |---|---|
 //! | 1, unsolicited | echo requests, SYNs without ACK, IPv6 routing headers, options |
-//! | 0, regular | all others |
+//! | 2, datagrams | other fragments and IP packets that are not TCP, but for those below |
+//! | 0, regular | TCP, IGMP, ICMPv6, frames that are no IP packets |
 //!
 //! Frames of queue 1 come from senders that need not be anybody's peer, and their loss ends no
-//! connection. ARP, neighbour discovery, router advertisements, MLD, IGMP and DHCP stay in queue 0:
-//! without them no address lasts. ICMP errors stay there too, as path MTU discovery needs them, and
-//! fragments, since datagrams keep their order. A frame that is too short to be classified, or no
-//! IP packet, is regular.
+//! connection. Nothing slows the sender of datagrams down, so they have their own queue 2. Fragments
+//! are there with whole datagrams, since these keep their order. ARP, neighbour discovery, router
+//! advertisements, MLD and IGMP stay in queue 0: without them no address lasts. A frame that is too
+//! short to be classified is regular.
 //!
 //! The program knows frames from their Ethernet header on. Loads of packet bytes (BPF_LD) end it
 //! with 0, thus with the regular queue, where a frame is too short.
@@ -33,6 +34,7 @@ enum Label {
     Tcp,
     Regular,
     Unsolicited,
+    Datagrams,
 }
 
 /// A line of the program.
@@ -48,6 +50,7 @@ enum Line {
 const ETHERTYPE_IPV4: i32 = 0x0800;
 const ETHERTYPE_IPV6: i32 = 0x86dd;
 const ICMP: i32 = 1;
+const IGMP: i32 = 2;
 const TCP: i32 = 6;
 const ICMPV6: i32 = 58;
 /// IPv6 extension headers.
@@ -97,7 +100,7 @@ const PROGRAM: &[Line] = &[
     Line::If(false, ETHERTYPE_IPV4, Label::Regular),
     half(IP + 6),
     and(FRAGMENTED),
-    Line::If(false, 0, Label::Regular),
+    Line::If(false, 0, Label::Datagrams),
     // r7 = the length of the header.
     byte(IP),
     and(0xf),
@@ -105,10 +108,11 @@ const PROGRAM: &[Line] = &[
     op(0xbf, 0x07, 0),
     byte(IP + 9),
     Line::If(true, TCP, Label::Tcp),
-    Line::If(false, ICMP, Label::Regular),
+    Line::If(true, IGMP, Label::Regular),
+    Line::If(false, ICMP, Label::Datagrams),
     byte_behind(IP),
     Line::If(true, ECHO_REQUEST, Label::Unsolicited),
-    Line::Goto(Label::Regular),
+    Line::Goto(Label::Datagrams),
     Line::At(Label::Ipv6),
     // r7 = 40
     op(0xb7, 7, 40),
@@ -117,7 +121,7 @@ const PROGRAM: &[Line] = &[
     Line::If(true, ROUTING, Label::Unsolicited),
     Line::If(true, DESTINATION, Label::Unsolicited),
     Line::If(true, HOP_BY_HOP, Label::Options),
-    Line::If(false, ICMPV6, Label::Regular),
+    Line::If(false, ICMPV6, Label::Datagrams),
     byte(IPV6_PAYLOAD),
     Line::If(true, ECHO_REQUEST_V6, Label::Unsolicited),
     Line::Goto(Label::Regular),
@@ -139,6 +143,9 @@ const PROGRAM: &[Line] = &[
     op(0x95, 0, 0),
     Line::At(Label::Unsolicited),
     op(0xb7, 0, 1),
+    op(0x95, 0, 0),
+    Line::At(Label::Datagrams),
+    op(0xb7, 0, 2),
     op(0x95, 0, 0),
 ];
 

@@ -1,0 +1,204 @@
+//! Turns of a TAP device's two queues for frames of programs: which one is asked next.
+//!
+//! Datagrams have a queue of their own ([`super::steering`]), because nothing slows their sender
+//! down: what fills it must not take the places of TCP's segments, nor the time of the driver.
+//! So the queues take turns of [`TURN`] frames while both have some.
+//!
+//! Asking a queue in vain costs a system call. A queue that had a frame is asked first, so a
+//! program alone pays for one queue. The other one is asked after a turn, when the epoll set
+//! reported it, and at every second time that the first was asked in vain: a driver that does not
+//! sleep gets no reports.
+
+/// Most frames of one queue while the other may have some.
+pub(super) const TURN: u32 = 8;
+
+/// Turns of datagrams after a segment for which another one is expected.
+const EXPECTED: u32 = 64;
+
+/// A queue for frames of programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Queue {
+    /// TCP, ARP and whatever keeps addresses.
+    Regular,
+    Datagrams,
+}
+
+impl Queue {
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::Regular => Self::Datagrams,
+            Self::Datagrams => Self::Regular,
+        }
+    }
+}
+
+/// Whose turn it is.
+#[derive(Debug)]
+pub(super) struct Turns {
+    queue: Queue,
+    /// Frames until the turn is over.
+    left: u32,
+    /// Each queue may have frames: it was reported, or its last answer was one.
+    regular: bool,
+    datagrams: bool,
+    /// The other queue was asked the last time that the first had none.
+    asked_other: bool,
+    /// Turns of datagrams until no segment is expected any more.
+    expected: u32,
+}
+
+impl Turns {
+    /// Both queues may have frames.
+    pub(super) fn new() -> Self {
+        let queue = Queue::Regular;
+        Self { queue, left: TURN, regular: true, datagrams: true, asked_other: false, expected: 0 }
+    }
+
+    /// The queue to be asked first.
+    #[inline]
+    pub(super) fn first(&mut self) -> Queue {
+        if self.left == 0 {
+            self.queue = self.queue.other();
+            self.left = TURN;
+            *self.may_have(self.queue) = true;
+        }
+        self.queue
+    }
+
+    /// The epoll set reported it.
+    pub(super) fn reported(&mut self, queue: Queue) {
+        *self.may_have(queue) = true;
+    }
+
+    /// It had a frame.
+    #[inline]
+    pub(super) fn received(&mut self, queue: Queue) {
+        if queue != self.queue {
+            (self.queue, self.left) = (queue, TURN);
+        }
+        self.left -= 1;
+        *self.may_have(queue) = true;
+        match queue {
+            Queue::Regular => self.expected = EXPECTED,
+            Queue::Datagrams if self.left == 0 => self.expected = self.expected.saturating_sub(1),
+            Queue::Datagrams => {}
+        }
+    }
+
+    /// It had none.
+    #[inline]
+    pub(super) fn found_none(&mut self, queue: Queue) {
+        *self.may_have(queue) = false;
+    }
+
+    /// The first queue had none: is the other one to be asked?
+    ///
+    /// After a turn of datagrams it is not, while segments come as well: the step ends, so that the
+    /// driver sends the answers to those segments.
+    #[inline]
+    pub(super) fn asks_other(&mut self) -> bool {
+        if self.queue == Queue::Regular && self.datagrams && self.expected > 0 {
+            self.queue = Queue::Datagrams;
+            return false;
+        }
+        self.asked_other = *self.may_have(self.queue.other()) || !self.asked_other;
+        self.asked_other
+    }
+
+    /// May the queue of datagrams have frames that nothing reports again?
+    pub(super) fn datagrams_wait(&self) -> bool {
+        self.datagrams
+    }
+
+    fn may_have(&mut self, queue: Queue) -> &mut bool {
+        match queue {
+            Queue::Regular => &mut self.regular,
+            Queue::Datagrams => &mut self.datagrams,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Queues with so many frames: what is received, and how often a queue is asked.
+    fn drain(turns: &mut Turns, mut regular: u32, mut datagrams: u32) -> (String, u32) {
+        let (mut order, mut asked) = (String::new(), 0);
+        loop {
+            let mut take = |queue, turns: &mut Turns| {
+                asked += 1;
+                let (left, name) = match queue {
+                    Queue::Regular => (&mut regular, 'r'),
+                    Queue::Datagrams => (&mut datagrams, 'd'),
+                };
+                let some = *left > 0;
+                if some {
+                    *left -= 1;
+                    order.push(name);
+                    turns.received(queue);
+                }
+                some
+            };
+            let first = turns.first();
+            if take(first, turns) {
+                continue;
+            }
+            turns.found_none(first);
+            if !turns.asks_other() {
+                return (order, asked);
+            }
+            if !take(first.other(), turns) {
+                turns.found_none(first.other());
+                return (order, asked);
+            }
+        }
+    }
+
+    #[test]
+    fn both_queues_get_turns_while_both_have_frames() {
+        let (order, _) = drain(&mut Turns::new(), 20, 12);
+        assert_eq!(order, "rrrrrrrrddddddddrrrrrrrrddddrrrr");
+    }
+
+    #[test]
+    fn a_frame_behind_many_of_the_other_queue_waits_for_a_turn_at_most() {
+        let mut turns = Turns::new();
+        drain(&mut turns, 0, 100);
+        let (order, _) = drain(&mut turns, 1, 100);
+        assert!(order.find('r').unwrap() <= TURN as usize, "{order}");
+    }
+
+    #[test]
+    fn a_program_alone_pays_for_one_queue() {
+        for queue in [Queue::Regular, Queue::Datagrams] {
+            let some = |count| if queue == Queue::Regular { (count, 0) } else { (0, count) };
+            let mut turns = Turns::new();
+            drain(&mut turns, some(1).0, some(1).1);
+            let mut asked = 0;
+            // A frame and none more, again and again: two requests each would be the least.
+            for _ in 0..1000 {
+                turns.reported(queue);
+                let (order, requests) = drain(&mut turns, some(1).0, some(1).1);
+                assert_eq!(order.len(), 1);
+                asked += requests;
+            }
+            assert!(asked <= 2700, "{asked}");
+            drain(&mut turns, 0, 0);
+            assert!(!turns.datagrams_wait());
+        }
+    }
+
+    #[test]
+    fn without_reports_the_other_queue_is_asked_at_the_second_time() {
+        let mut turns = Turns::new();
+        drain(&mut turns, 1, 0);
+        drain(&mut turns, 0, 0);
+        let (first, _) = drain(&mut turns, 0, 1);
+        let (second, _) = drain(&mut turns, 0, 1);
+        assert_eq!(first.len() + second.len(), 1 + usize::from(!first.is_empty()));
+        turns.reported(Queue::Datagrams);
+        assert!(turns.datagrams_wait());
+        assert_eq!(drain(&mut turns, 0, 1).0, "d");
+    }
+}
