@@ -1,4 +1,4 @@
-"""Sends COUNT packets of KIND (ping, syn) from SOURCE to TARGET, as any host can."""
+"""Sends COUNT packets of KIND (ping, syn, fragment) from SOURCE to TARGET, as any host can."""
 
 import socket
 import struct
@@ -27,13 +27,15 @@ def payload(number):
     return bytes(64)
 
 
-protocol = {"ping": 1, "syn": 6}[kind]
+protocol = {"ping": 1, "syn": 6, "fragment": 17}[kind]
+# The first fragments of datagrams that never become whole.
+fragment = 0x2000 if kind == "fragment" else 0
 raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
 for number in range(count):
     body = payload(number)
     # The kernel fills in the header's checksum.
     head = struct.pack(
-        "!BBHHHBBH", 0x45, 0, 20 + len(body), number & 0xFFFF, 0, 64, protocol, 0
+        "!BBHHHBBH", 0x45, 0, 20 + len(body), number & 0xFFFF, fragment, 64, protocol, 0
     )
     raw.sendto(head + addresses + body, (target, 0))
 print("sent", flush=True)

@@ -1,4 +1,4 @@
-//! Frames that any host can send fill a queue of their own in the device. Nobody else loses frames.
+//! Frames that any host can send fill queues of their own in the device. Nobody else loses frames.
 
 use rustix::process::{Pid, Signal, kill_process};
 use tasuki_tests::{HOST, Mode, Nic, Running, STACK, World, eventually};
@@ -13,7 +13,7 @@ const DATAGRAMS: &str = "500";
 fn beside(kind: &str, mode: Mode, with: &[&str]) {
     let Some(world) = World::over(Nic::Tap) else { return };
     world.up(NET, mode, with);
-    assert_eq!(world.counter(NET, "tap.rx-queues"), 2);
+    assert_eq!(world.counter(NET, "tap.rx-queues"), 3);
     let taker = world.script("datagrams.py", &["0.0.0.0", "7000", DATAGRAMS]);
     let taker = Running::start(world.on_net(NET, &taker));
     let _ = taker.line("ready");
@@ -69,16 +69,15 @@ fn nor_in_fused_mode() {
     beside("syn", Mode::Fused, &[]);
 }
 
-/// Pings flood the stack all the while that a program's connections carry data both ways.
-#[test]
-fn data_arrive_during_a_flood() {
+/// The host floods the stack all the while that a program's connections carry data both ways.
+fn data_arrive_beside(kind: &str, counter: &str) {
     let Some(mode) = Mode::shared() else { return };
     let Some(world) = World::over(Nic::Tap) else { return };
     world.up(NET, mode, &[]);
     let echo = world.spawn(&world.script("echo.py", &["0.0.0.0", "8000"]));
     let _ = echo.line("ready");
-    let flood = world.spawn(&world.script("flood.py", &["ping", HOST, STACK, "100000000"]));
-    eventually("the flood is under way", || world.counter(NET, "nic.rx-unsolicited") > 1000);
+    let flood = world.spawn(&world.script("flood.py", &[kind, HOST, STACK, "100000000"]));
+    eventually("the flood is under way", || world.counter(NET, counter) > 1000);
     let many = world.script("many.py", &[HOST, "8000", "4", "1048576"]);
     let said = Running::start(world.on_net(NET, &many)).finish().success();
     assert!(said.stdout.contains("connected 4\nechoed 4194304"), "{said}");
@@ -86,4 +85,14 @@ fn data_arrive_during_a_flood() {
     drop((flood, echo));
     world.down(NET);
     world.assert_nothing_left();
+}
+
+#[test]
+fn data_arrive_during_a_flood_of_pings() {
+    data_arrive_beside("ping", "nic.rx-unsolicited");
+}
+
+#[test]
+fn data_arrive_during_a_flood_of_fragments() {
+    data_arrive_beside("fragment", "nic.rx-packets");
 }

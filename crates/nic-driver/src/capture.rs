@@ -158,6 +158,10 @@ impl<D: Device> Device for CaptureDevice<D> {
         self.inner.datagrams_reported();
     }
 
+    fn set_crowded(&mut self, crowded: bool) {
+        self.inner.set_crowded(crowded);
+    }
+
     fn post(&mut self, at: usize) -> bool {
         self.inner.post(at)
     }

@@ -211,6 +211,10 @@ pub trait Device: Send {
     /// `datagrams_fd` was readable. Until that queue is empty, [`Device::pending`] says so.
     fn datagrams_reported(&mut self) {}
 
+    /// The inet server has many frames to take already, or not (again): datagrams may wait for it
+    /// while segments come as well.
+    fn set_crowded(&mut self, _crowded: bool) {}
+
     /// Gives the device an empty page to receive into; `at` is the page's offset from the pool's
     /// first. The device may write there until it reports a frame in the page, or is dropped. Only
     /// for a device with [`Features::RX_IN_PLACE`]; such a device receives nothing by
@@ -301,6 +305,10 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn datagrams_reported(&mut self) {
         (**self).datagrams_reported();
+    }
+
+    fn set_crowded(&mut self, crowded: bool) {
+        (**self).set_crowded(crowded);
     }
 
     fn post(&mut self, at: usize) -> bool {

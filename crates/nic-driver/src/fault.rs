@@ -127,6 +127,10 @@ impl<D: Device> Device for FaultDevice<D> {
         self.inner.datagrams_reported();
     }
 
+    fn set_crowded(&mut self, crowded: bool) {
+        self.inner.set_crowded(crowded);
+    }
+
     // Where faults are made nothing is received in place: `features` say so.
     fn post(&mut self, at: usize) -> bool {
         self.inner.post(at)

@@ -48,6 +48,8 @@ mod unsolicited;
 
 /// Most frames received in one step: the other direction and the supervisor wait that long.
 const BATCH: usize = 64;
+/// Frames that the inet server has to take from when on datagrams may wait.
+const CROWD: u32 = 16;
 /// Most segments received in one step, if they are joined to fewer frames. The inet server is woken
 /// once for all of them.
 const SEGMENTS: usize = 2 * BATCH;
@@ -189,6 +191,8 @@ impl<D: Device> Frames<D> {
     pub(crate) fn step(&mut self) -> Result<bool, DriverError> {
         let sent = self.transmit_some()?;
         self.post()?;
+        let crowded = !self.rx_has_room(RING - CROWD)?;
+        self.device.set_crowded(crowded);
         let mut some = Ok(true);
         let most = self.counters.rx_packets - self.counters.rx_joined + BATCH as u64;
         while self.received < SEGMENTS

@@ -71,6 +71,12 @@ impl Device for DeviceSlot {
         }
     }
 
+    fn set_crowded(&mut self, crowded: bool) {
+        if let Some(device) = &mut self.device {
+            device.set_crowded(crowded);
+        }
+    }
+
     fn post(&mut self, at: usize) -> bool {
         self.device.as_mut().is_some_and(|device| device.post(at))
     }

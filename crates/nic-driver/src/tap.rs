@@ -86,8 +86,8 @@ pub fn open_queues(name: &str, offload: bool) -> Result<Vec<OwnedFd>, TapError> 
     };
     let many = |fd: BorrowedFd<'_>| header_flag(fd, offload) | libc::IFF_MULTI_QUEUE;
     let first = open_queue(name, |fd| many(fd) | libc::IFF_TUN_EXCL)?;
-    // A device of two queues could have 256, and the kernel would make a queueing discipline for
-    // each: 100 MB at this length. Frames are queued in the device in any case.
+    // A device of several queues could have 256, and the kernel would make a queueing discipline
+    // for each: 100 MB at this length. Frames are queued in the device in any case.
     if let Err(errno) = interface::set_no_queue(name) {
         tracing::warn!(%errno, device = name, "the kernel makes a queue for each of 256 queues");
     }
@@ -337,6 +337,12 @@ impl Device for Tap {
     fn datagrams_reported(&mut self) {
         if let Some((_, turns)) = &mut self.datagrams {
             turns.reported(Queue::Datagrams);
+        }
+    }
+
+    fn set_crowded(&mut self, crowded: bool) {
+        if let Some((_, turns)) = &mut self.datagrams {
+            turns.crowded = crowded;
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A TAP device has no queueing discipline that could help: the host puts each frame into the
 //! device's queue, and drops it where that is full. With one queue for all, a flood that any host
-//! can send makes the connections of all programs lose frames. So the device has three queues, and
-//! the kernel runs this program for each frame (TUNSETSTEERINGEBPF).
+//! can send makes the connections of all programs lose frames. So the device has three queues,
+//! and the kernel runs this program for each frame (TUNSETSTEERINGEBPF).
 //!
 //! | queue | frames |
 //! |---|---|

@@ -8,6 +8,10 @@
 //! program alone pays for one queue. The other one is asked after a turn, when the epoll set
 //! reported it, and at every second time that the first was asked in vain: a driver that does not
 //! sleep gets no reports.
+//!
+//! While segments come beside a flood of datagrams, their answers must not wait for it either. So
+//! after a turn of datagrams the driver's step ends, and there is none while the inet server has
+//! many frames to take already ([`Turns::crowded`]).
 
 /// Most frames of one queue while the other may have some.
 pub(super) const TURN: u32 = 8;
@@ -43,6 +47,8 @@ pub(super) struct Turns {
     datagrams: bool,
     /// The other queue was asked the last time that the first had none.
     asked_other: bool,
+    /// The inet server has many frames to take: datagrams wait while segments are expected.
+    pub(super) crowded: bool,
     /// Turns of datagrams until no segment is expected any more.
     expected: u32,
 }
@@ -51,7 +57,15 @@ impl Turns {
     /// Both queues may have frames.
     pub(super) fn new() -> Self {
         let queue = Queue::Regular;
-        Self { queue, left: TURN, regular: true, datagrams: true, asked_other: false, expected: 0 }
+        Self {
+            queue,
+            left: TURN,
+            regular: true,
+            datagrams: true,
+            asked_other: false,
+            crowded: false,
+            expected: 0,
+        }
     }
 
     /// The queue to be asked first.
@@ -61,6 +75,9 @@ impl Turns {
             self.queue = self.queue.other();
             self.left = TURN;
             *self.may_have(self.queue) = true;
+        }
+        if self.crowded && self.expected > 0 {
+            self.queue = Queue::Regular;
         }
         self.queue
     }
@@ -98,7 +115,9 @@ impl Turns {
     #[inline]
     pub(super) fn asks_other(&mut self) -> bool {
         if self.queue == Queue::Regular && self.datagrams && self.expected > 0 {
-            self.queue = Queue::Datagrams;
+            if !self.crowded {
+                self.queue = Queue::Datagrams;
+            }
             return false;
         }
         self.asked_other = *self.may_have(self.queue.other()) || !self.asked_other;
@@ -187,6 +206,30 @@ mod tests {
             drain(&mut turns, 0, 0);
             assert!(!turns.datagrams_wait());
         }
+    }
+
+    #[test]
+    fn datagrams_wait_for_a_crowded_server_only_while_segments_are_expected() {
+        let mut turns = Turns::new();
+        drain(&mut turns, 1, 0);
+        turns.crowded = true;
+        turns.reported(Queue::Datagrams);
+        assert_eq!(drain(&mut turns, 0, 100).0, "");
+        assert!(turns.datagrams_wait());
+        turns.reported(Queue::Regular);
+        assert_eq!(drain(&mut turns, 3, 100).0, "rrr");
+        turns.crowded = false;
+        // A step ends with a turn.
+        drain(&mut turns, 0, 20);
+        let (order, _) = drain(&mut turns, 0, 20);
+        assert!((1..=TURN as usize).contains(&order.len()), "{order}");
+        let mut left = 20 + TURN * (EXPECTED + 2);
+        while left > 0 {
+            left -= drain(&mut turns, 0, left).0.len() as u32;
+        }
+        turns.crowded = true;
+        turns.reported(Queue::Datagrams);
+        assert_eq!(drain(&mut turns, 0, 100).0.len(), 100);
     }
 
     #[test]

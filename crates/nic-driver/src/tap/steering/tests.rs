@@ -1,9 +1,11 @@
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
 use super::*;
+use crate::device::Device;
 use crate::interface::Interface;
+use crate::tap::Tap;
 use crate::testing::isolated;
 use crate::{packet_socket, tap, vnet};
 
@@ -132,6 +134,16 @@ fn each_frame_takes_its_queue() {
     }
 }
 
+/// A socket by which the host sends whole frames on the device.
+fn host_of(name: &str) -> OwnedFd {
+    tap::configure(name, &[], 1500).unwrap();
+    let index = Interface::find(name).unwrap().unwrap().index.cast_signed();
+    let (family, kind) = (AddressFamily::PACKET, SocketType::RAW);
+    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+    packet_socket::bind(&socket, index, libc::ETH_P_LOOPBACK).unwrap();
+    socket
+}
+
 /// As above, by the kernel: the host sends the frames on a packet socket.
 #[test]
 fn the_kernel_runs_the_program() {
@@ -144,11 +156,7 @@ fn the_kernel_runs_the_program() {
             Ok(queues) if queues.len() < 3 => return eprintln!("SKIP: no program can be loaded"),
             Ok(queues) => queues,
         };
-        tap::configure("steered", &[], 1500).unwrap();
-        let index = Interface::find("steered").unwrap().unwrap().index.cast_signed();
-        let (family, kind) = (AddressFamily::PACKET, SocketType::RAW);
-        let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
-        packet_socket::bind(&socket, index, libc::ETH_P_LOOPBACK).unwrap();
+        let socket = host_of("steered");
         let header = if offload { vnet::HEADER } else { 0 };
         let next = |queue: usize| {
             let mut bytes = [0; 4096];
@@ -162,5 +170,40 @@ fn the_kernel_runs_the_program() {
             let queue = usize::try_from(queue).unwrap();
             assert!(found(queue), "{what}: not in queue {queue} (offload: {offload})");
         }
+    }
+}
+
+/// More datagrams than a queue holds, and then a segment.
+#[test]
+fn a_segment_behind_a_flood_of_datagrams_is_received_within_a_turn() {
+    if isolated().is_none() {
+        return;
+    }
+    for offload in [true, false] {
+        let queues = match tap::open_queues("flooded", offload) {
+            Err(error) => return eprintln!("SKIP: {error}"),
+            Ok(queues) if queues.len() < 3 => return eprintln!("SKIP: no program can be loaded"),
+            Ok(queues) => queues,
+        };
+        let mut device = Tap::from_queues(queues, offload).unwrap();
+        let socket = host_of("flooded");
+        let mut page = [0; 4096];
+        let mut next = || {
+            let received = device.receive(&mut page).unwrap()?;
+            Some(page[..received.len].to_vec())
+        };
+        // What the kernel itself announces.
+        while next().is_some() {}
+        let datagram = v4(0, 0x4000, 17, &[1; 40]);
+        for _ in 0..20_000 {
+            // Where the queue is full the kernel drops it.
+            let _ = rustix::net::send(&socket, &datagram, SendFlags::empty());
+        }
+        let flood = (0..200).filter_map(|_| next()).filter(|frame| *frame == datagram);
+        assert!(flood.count() > 90);
+        let segment = v4(0, 0x4000, 6, &tcp(0x18));
+        rustix::net::send(&socket, &segment, SendFlags::empty()).unwrap();
+        let soon = (0..40).any(|_| next().is_some_and(|frame| frame == segment));
+        assert!(soon, "offload: {offload}");
     }
 }
