@@ -12,10 +12,10 @@
 //! | 0, regular | TCP, IGMP, ICMPv6, frames that are no IP packets |
 //!
 //! Frames of queue 1 come from senders that need not be anybody's peer, and their loss ends no
-//! connection. Nothing slows the sender of datagrams down, so they have their own queue 2. Fragments
-//! are there with whole datagrams, since these keep their order. ARP, neighbour discovery, router
-//! advertisements, MLD and IGMP stay in queue 0: without them no address lasts. A frame that is too
-//! short to be classified is regular.
+//! connection. Nothing slows the sender of datagrams down, so these have their own queue 2.
+//! Fragments are there with whole datagrams, since these keep their order. ARP, neighbour
+//! discovery, router advertisements, MLD and IGMP stay in queue 0: without them no address lasts.
+//! A frame that is too short to be classified is regular.
 //!
 //! The program knows frames from their Ethernet header on. Loads of packet bytes (BPF_LD) end it
 //! with 0, thus with the regular queue, where a frame is too short.
