@@ -146,6 +146,9 @@ pub struct Pending {
     pub receive: bool,
     /// Frames that `transmit` took wait for `poll_fd` to be writable.
     pub transmit: bool,
+    /// `receive` will have a frame as soon as the inet server has taken some
+    /// ([`Device::set_crowded`]).
+    pub later: bool,
 }
 
 /// A frame that was received.

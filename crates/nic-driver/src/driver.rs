@@ -58,7 +58,8 @@ const TIMER: u64 = 3;
 const UNSOLICITED: u64 = 4;
 const DATAGRAMS: u64 = 5;
 
-/// The longest sleep while unsolicited frames wait for the time of their next batch.
+/// The longest sleep while unsolicited frames wait for the time of their next batch, or datagrams
+/// for the inet server.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000 };
 
 /// Runs a driver in this thread until the supervisor ends it or goes away (`Ok`), or it cannot go
@@ -322,14 +323,14 @@ impl Driver {
     /// Announces sleep. `true`: there is nothing to do, and a bell will ring for new work. Wait for
     /// the epoll set and then call [`Driver::awake`]. `false`: go on with [`Driver::step`].
     pub fn prepare_sleep(&mut self) -> bool {
-        if matches!(self.frames.has_unsolicited(), Ok(true)) {
+        if matches!(self.frames.has_later(), Ok(true)) {
             self.ask_in = 0;
             return false;
         }
         self.announce_sleep()
     }
 
-    /// As [`Driver::prepare_sleep`], though unsolicited frames wait for the time of their batch.
+    /// As [`Driver::prepare_sleep`], though frames wait for their time.
     fn announce_sleep(&mut self) -> bool {
         self.sleeper.announce(Sleep::Fd);
         // An error here comes again at the next step, and is reported then.
@@ -361,7 +362,7 @@ impl Driver {
 
     /// Sleeps in this thread, after [`Driver::announce_sleep`] allowed it.
     fn sleep(&mut self) -> Result<(), DriverError> {
-        let nap = self.frames.has_unsolicited()?.then_some(&NAP);
+        let nap = self.frames.has_later()?.then_some(&NAP);
         self.ask_in = if nap.is_some() { 0 } else { self.ask_in };
         self.spin.before_sleep();
         let slept = self.collect(nap);

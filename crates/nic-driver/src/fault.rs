@@ -185,6 +185,7 @@ impl<D: Device> Device for FaultDevice<D> {
         Pending {
             receive: inner.receive || !self.rx.ready.is_empty(),
             transmit: inner.transmit || !self.tx.ready.is_empty(),
+            later: inner.later,
         }
     }
 

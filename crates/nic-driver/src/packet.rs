@@ -353,7 +353,7 @@ impl Device for Packet {
     }
 
     fn pending(&self) -> Pending {
-        Pending { receive: self.cutting.has_more(), transmit: false }
+        Pending { receive: self.cutting.has_more(), ..Pending::default() }
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {

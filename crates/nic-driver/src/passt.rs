@@ -176,7 +176,8 @@ impl Device for Passt {
 
     fn pending(&self) -> Pending {
         // A bad length is pending, too: `receive` reports it.
-        Pending { receive: !matches!(self.next_frame(), Ok(None)), transmit: !self.tx.is_empty() }
+        let receive = !matches!(self.next_frame(), Ok(None));
+        Pending { receive, transmit: !self.tx.is_empty(), later: false }
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {

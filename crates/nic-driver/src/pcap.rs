@@ -261,7 +261,7 @@ impl Device for Pcap {
 
     fn pending(&self) -> Pending {
         let due = self.due.is_some_and(|due| due <= Instant::now());
-        Pending { receive: due, transmit: false }
+        Pending { receive: due, ..Pending::default() }
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {

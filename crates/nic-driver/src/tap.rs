@@ -353,8 +353,9 @@ impl Device for Tap {
     }
 
     fn pending(&self) -> Pending {
-        let receive = self.datagrams.as_ref().is_some_and(|(_, turns)| turns.datagrams_wait());
-        Pending { receive, transmit: false }
+        let Some((_, turns)) = &self.datagrams else { return Pending::default() };
+        let (wait, held) = (turns.datagrams_wait(), turns.datagrams_are_held());
+        Pending { receive: wait && !held, later: wait && held, transmit: false }
     }
 
     fn transmit(&mut self, frame: &[Part<'_>], offload: TxOffload) -> io::Result<bool> {

@@ -378,7 +378,8 @@ impl Device for Xdp {
     }
 
     fn pending(&self) -> Pending {
-        Pending { receive: false, transmit: self.tx.unread() > 0 && self.tx.wants_call() }
+        let transmit = self.tx.unread() > 0 && self.tx.wants_call();
+        Pending { transmit, ..Pending::default() }
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {

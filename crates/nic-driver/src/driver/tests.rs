@@ -206,7 +206,7 @@ fn the_queue_of_unsolicited_frames_wakes_it() {
     while !world.wire.borrow().unsolicited.is_empty() {
         while world.rx.pop().unwrap().is_some() {}
         let _ = world.driver.step().unwrap();
-        if world.driver.frames.has_unsolicited().unwrap() && world.driver.announce_sleep() {
+        if world.driver.frames.has_later().unwrap() && world.driver.announce_sleep() {
             world.driver.sleep().unwrap();
         }
     }

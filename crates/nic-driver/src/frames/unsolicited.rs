@@ -19,9 +19,10 @@ impl<D: Device> Frames<D> {
         self.unsolicited.ready = self.unsolicited.exists;
     }
 
-    /// May there be unsolicited frames that the epoll set does not report again?
-    pub(crate) fn has_unsolicited(&mut self) -> Result<bool, DriverError> {
-        Ok(self.unsolicited.ready && self.can_receive()?)
+    /// May there be frames that the epoll set does not report again, but that have to wait? These
+    /// are unsolicited, or datagrams that the inet server has no time for.
+    pub(crate) fn has_later(&mut self) -> Result<bool, DriverError> {
+        Ok((self.unsolicited.ready || self.device.pending().later) && self.can_receive()?)
     }
 
     /// Receives a batch of unsolicited frames, or puts it off.

@@ -76,7 +76,7 @@ impl Turns {
             self.left = TURN;
             *self.may_have(self.queue) = true;
         }
-        if self.crowded && self.expected > 0 {
+        if self.datagrams_are_held() {
             self.queue = Queue::Regular;
         }
         self.queue
@@ -127,6 +127,11 @@ impl Turns {
     /// May the queue of datagrams have frames that nothing reports again?
     pub(super) fn datagrams_wait(&self) -> bool {
         self.datagrams
+    }
+
+    /// Do they wait for the inet server to take frames?
+    pub(super) fn datagrams_are_held(&self) -> bool {
+        self.crowded && self.expected > 0
     }
 
     fn may_have(&mut self, queue: Queue) -> &mut bool {
@@ -215,7 +220,7 @@ mod tests {
         turns.crowded = true;
         turns.reported(Queue::Datagrams);
         assert_eq!(drain(&mut turns, 0, 100).0, "");
-        assert!(turns.datagrams_wait());
+        assert!(turns.datagrams_wait() && turns.datagrams_are_held());
         turns.reported(Queue::Regular);
         assert_eq!(drain(&mut turns, 3, 100).0, "rrr");
         turns.crowded = false;

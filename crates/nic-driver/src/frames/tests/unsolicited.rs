@@ -28,7 +28,7 @@ fn unsolicited_frames_come_behind_the_others_and_few_at_a_time() {
     assert_eq!(counter(&frames, "nic.rx-unsolicited"), u64::from(BATCH));
     assert_eq!(counter(&frames, "nic.rx-packets"), u64::from(BATCH) + 5);
     // They are not forgotten, whatever the epoll set reports.
-    assert!(frames.has_unsolicited().unwrap());
+    assert!(frames.has_later().unwrap());
     let mut count = FEW;
     while count < 100 {
         std::thread::sleep(PACE);
@@ -39,7 +39,7 @@ fn unsolicited_frames_come_behind_the_others_and_few_at_a_time() {
     }
     std::thread::sleep(PACE);
     assert!(!frames.step().unwrap());
-    assert!(!frames.has_unsolicited().unwrap());
+    assert!(!frames.has_later().unwrap());
 }
 
 #[test]
@@ -66,7 +66,7 @@ const BATCH_REGULAR: usize = crate::frames::BATCH;
 #[test]
 fn the_queue_is_asked_now_and_then_and_when_it_is_reported() {
     let (mut inet, mut frames, wire) = with(0, 0);
-    assert!(!frames.step().unwrap() && !frames.has_unsolicited().unwrap());
+    assert!(!frames.step().unwrap() && !frames.has_later().unwrap());
     let idle = |frames: &mut Frames<Fake>| (0..100).for_each(|_| _ = frames.step().unwrap());
     idle(&mut frames);
     let push = || wire.borrow_mut().unsolicited.push_back(vec![0; 61]);
@@ -90,9 +90,9 @@ fn without_a_page_they_stay_in_the_device() {
     let (mut inet, mut frames, wire) = set_up();
     wire.borrow_mut().unsolicited.push_back(vec![0; 61]);
     assert!(!frames.step().unwrap());
-    assert!(!frames.has_unsolicited().unwrap(), "nothing to stay awake for");
+    assert!(!frames.has_later().unwrap(), "nothing to stay awake for");
     inet.empty_page();
-    assert!(frames.has_unsolicited().unwrap());
+    assert!(frames.has_later().unwrap());
     assert!(frames.step().unwrap());
     assert_eq!(received(&mut inet), [61]);
 }
