@@ -120,7 +120,13 @@ impl Turns {
             }
             return false;
         }
-        self.asked_other = *self.may_have(self.queue.other()) || !self.asked_other;
+        let other = self.queue.other();
+        if self.left == TURN {
+            // The turn passed to a queue without frames, so the one before stays the first.
+            (self.queue, self.left) = (other, TURN - 1);
+            return true;
+        }
+        self.asked_other = *self.may_have(other) || !self.asked_other;
         self.asked_other
     }
 
