@@ -8,7 +8,7 @@
 //! | queue | frames |
 //! |---|---|
 //! | 1, unsolicited | echo requests, SYNs without ACK, IPv6 routing headers, options |
-//! | 2, datagrams | other fragments and IP packets that are not TCP, but for those below |
+//! | 2, datagrams | fragments, and IP packets that are not TCP, but for the others here |
 //! | 0, regular | TCP, IGMP, ICMPv6, frames that are no IP packets |
 //!
 //! Frames of queue 1 come from senders that need not be anybody's peer, and their loss ends no
