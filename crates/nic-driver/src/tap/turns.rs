@@ -11,13 +11,23 @@
 //!
 //! While segments come beside a flood of datagrams, their answers must not wait for it either. So
 //! after a turn of datagrams the driver's step ends, and there is none while the inet server has
-//! many frames to take already ([`Turns::crowded`]).
+//! many frames to take already ([`Turns::crowded`]). And after [`BURST`] datagrams there is a
+//! [`PAUSE`]: without it a flood keeps the driver and the inet server busy, so these two, the
+//! flooder and a neighbour have to share the processors.
+
+use std::time::{Duration, Instant};
 
 /// Most frames of one queue while the other may have some.
 pub(super) const TURN: u32 = 8;
 
-/// Turns of datagrams after a segment for which another one is expected.
-const EXPECTED: u32 = 64;
+/// Most datagrams until a pause, while segments are expected.
+const BURST: u32 = 16;
+
+/// How long datagrams wait after a burst, while segments are expected.
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// Bursts of datagrams after a segment for which another one is expected.
+const EXPECTED: u32 = 32;
 
 /// A queue for frames of programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +59,12 @@ pub(super) struct Turns {
     asked_other: bool,
     /// The inet server has many frames to take: datagrams wait while segments are expected.
     pub(super) crowded: bool,
-    /// Turns of datagrams until no segment is expected any more.
+    /// Bursts of datagrams until no segment is expected any more.
     expected: u32,
+    /// Datagrams until the burst is over.
+    burst: u32,
+    /// While segments are expected, datagrams wait until then.
+    resume_at: Option<Instant>,
 }
 
 impl Turns {
@@ -65,6 +79,8 @@ impl Turns {
             asked_other: false,
             crowded: false,
             expected: 0,
+            burst: BURST,
+            resume_at: None,
         }
     }
 
@@ -97,8 +113,17 @@ impl Turns {
         *self.may_have(queue) = true;
         match queue {
             Queue::Regular => self.expected = EXPECTED,
-            Queue::Datagrams if self.left == 0 => self.expected = self.expected.saturating_sub(1),
+            Queue::Datagrams if self.expected > 0 => self.datagram_beside_segments(),
             Queue::Datagrams => {}
+        }
+    }
+
+    fn datagram_beside_segments(&mut self) {
+        self.burst -= 1;
+        if self.burst == 0 {
+            self.burst = BURST;
+            self.expected -= 1;
+            self.resume_at = Some(Instant::now() + PAUSE);
         }
     }
 
@@ -115,7 +140,7 @@ impl Turns {
     #[inline]
     pub(super) fn asks_other(&mut self) -> bool {
         if self.queue == Queue::Regular && self.datagrams && self.expected > 0 {
-            if !self.crowded {
+            if !self.datagrams_are_held() {
                 self.queue = Queue::Datagrams;
             }
             return false;
@@ -135,9 +160,10 @@ impl Turns {
         self.datagrams
     }
 
-    /// Do they wait for the inet server to take frames?
+    /// Do they wait for the inet server to take frames, or for the end of a pause?
     pub(super) fn datagrams_are_held(&self) -> bool {
-        self.crowded && self.expected > 0
+        let pauses = || self.resume_at.is_some_and(|at| Instant::now() < at);
+        self.datagrams && self.expected > 0 && (self.crowded || pauses())
     }
 
     fn may_have(&mut self, queue: Queue) -> &mut bool {
@@ -234,13 +260,33 @@ mod tests {
         drain(&mut turns, 0, 20);
         let (order, _) = drain(&mut turns, 0, 20);
         assert!((1..=TURN as usize).contains(&order.len()), "{order}");
-        let mut left = 20 + TURN * (EXPECTED + 2);
+        let mut left = 20 + BURST * (EXPECTED + 2);
         while left > 0 {
             left -= drain(&mut turns, 0, left).0.len() as u32;
         }
         turns.crowded = true;
         turns.reported(Queue::Datagrams);
         assert_eq!(drain(&mut turns, 0, 100).0.len(), 100);
+    }
+
+    #[test]
+    fn beside_segments_datagrams_come_in_bursts_with_pauses() {
+        let mut turns = Turns::new();
+        drain(&mut turns, 1, 0);
+        turns.reported(Queue::Datagrams);
+        let mut received = 0;
+        while turns.resume_at.is_none() {
+            received += drain(&mut turns, 0, 100).0.len();
+        }
+        assert_eq!(received, BURST as usize);
+        turns.resume_at = Some(Instant::now() + Duration::from_secs(3600));
+        assert_eq!(drain(&mut turns, 0, 100).0, "");
+        assert!(turns.datagrams_wait() && turns.datagrams_are_held());
+        turns.reported(Queue::Regular);
+        assert_eq!(drain(&mut turns, 3, 100).0, "rrr");
+        turns.resume_at = Some(Instant::now());
+        let order = [0; 2].map(|_| drain(&mut turns, 0, 100).0).concat();
+        assert!(order.starts_with('d'), "{order}");
     }
 
     #[test]
