@@ -11,23 +11,21 @@
 //!
 //! While segments come beside a flood of datagrams, their answers must not wait for it either. So
 //! after a turn of datagrams the driver's step ends, and there is none while the inet server has
-//! many frames to take already ([`Turns::crowded`]). And after [`BURST`] datagrams there is a
-//! [`PAUSE`]: without it a flood keeps the driver and the inet server busy, so these two, the
-//! flooder and a neighbour have to share the processors.
+//! many frames to take already ([`Turns::crowded`]). And after a turn of datagrams without a segment
+//! in between there is a [`PAUSE`]: else a flood keeps the driver and the inet server busy, and
+//! these two, the flooder and a neighbour have to share the processors. A segment ends the turn
+//! before, so moderate datagrams beside a busy connection have no pauses.
 
 use std::time::{Duration, Instant};
 
 /// Most frames of one queue while the other may have some.
 pub(super) const TURN: u32 = 8;
 
-/// Most datagrams until a pause, while segments are expected.
-const BURST: u32 = 16;
-
-/// How long datagrams wait after a burst, while segments are expected.
+/// How long datagrams wait after a turn, while segments are expected.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// Bursts of datagrams after a segment for which another one is expected.
-const EXPECTED: u32 = 32;
+/// Turns of datagrams after a segment for which another one is expected.
+const EXPECTED: u32 = 64;
 
 /// A queue for frames of programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,10 +57,8 @@ pub(super) struct Turns {
     asked_other: bool,
     /// The inet server has many frames to take: datagrams wait while segments are expected.
     pub(super) crowded: bool,
-    /// Bursts of datagrams until no segment is expected any more.
+    /// Turns of datagrams until no segment is expected any more.
     expected: u32,
-    /// Datagrams until the burst is over.
-    burst: u32,
     /// While segments are expected, datagrams wait until then.
     resume_at: Option<Instant>,
 }
@@ -79,7 +75,6 @@ impl Turns {
             asked_other: false,
             crowded: false,
             expected: 0,
-            burst: BURST,
             resume_at: None,
         }
     }
@@ -113,17 +108,11 @@ impl Turns {
         *self.may_have(queue) = true;
         match queue {
             Queue::Regular => self.expected = EXPECTED,
-            Queue::Datagrams if self.expected > 0 => self.datagram_beside_segments(),
+            Queue::Datagrams if self.left == 0 && self.expected > 0 => {
+                self.expected -= 1;
+                self.resume_at = Some(Instant::now() + PAUSE);
+            }
             Queue::Datagrams => {}
-        }
-    }
-
-    fn datagram_beside_segments(&mut self) {
-        self.burst -= 1;
-        if self.burst == 0 {
-            self.burst = BURST;
-            self.expected -= 1;
-            self.resume_at = Some(Instant::now() + PAUSE);
         }
     }
 
@@ -260,7 +249,7 @@ mod tests {
         drain(&mut turns, 0, 20);
         let (order, _) = drain(&mut turns, 0, 20);
         assert!((1..=TURN as usize).contains(&order.len()), "{order}");
-        let mut left = 20 + BURST * (EXPECTED + 2);
+        let mut left = 20 + TURN * (EXPECTED + 2);
         while left > 0 {
             left -= drain(&mut turns, 0, left).0.len() as u32;
         }
@@ -270,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_segments_datagrams_come_in_bursts_with_pauses() {
+    fn beside_segments_there_is_a_pause_after_a_turn_of_datagrams() {
         let mut turns = Turns::new();
         drain(&mut turns, 1, 0);
         turns.reported(Queue::Datagrams);
@@ -278,7 +267,7 @@ mod tests {
         while turns.resume_at.is_none() {
             received += drain(&mut turns, 0, 100).0.len();
         }
-        assert_eq!(received, BURST as usize);
+        assert_eq!(received, TURN as usize);
         turns.resume_at = Some(Instant::now() + Duration::from_secs(3600));
         assert_eq!(drain(&mut turns, 0, 100).0, "");
         assert!(turns.datagrams_wait() && turns.datagrams_are_held());

@@ -1,4 +1,5 @@
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
@@ -199,8 +200,12 @@ fn a_segment_behind_a_flood_of_datagrams_is_received_within_a_turn() {
             // Where the queue is full the kernel drops it.
             let _ = rustix::net::send(&socket, &datagram, SendFlags::empty());
         }
-        let flood = (0..200).filter_map(|_| next()).filter(|frame| *frame == datagram);
-        assert!(flood.count() > 90);
+        // A segment of the kernel's own may come as well: then there are pauses.
+        let (start, mut flood) = (Instant::now(), 0);
+        while flood < 90 {
+            flood += usize::from(next().is_some_and(|frame| frame == datagram));
+            assert!(start.elapsed() < Duration::from_secs(5), "{flood} datagrams");
+        }
         let segment = v4(0, 0x4000, 6, &tcp(0x18));
         rustix::net::send(&socket, &segment, SendFlags::empty()).unwrap();
         let soon = (0..40).any(|_| next().is_some_and(|frame| frame == segment));
