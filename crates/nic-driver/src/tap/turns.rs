@@ -11,10 +11,10 @@
 //!
 //! While segments come beside a flood of datagrams, their answers must not wait for it either. So
 //! after a turn of datagrams the driver's step ends, and there is none while the inet server has
-//! many frames to take already ([`Turns::crowded`]). And after a turn of datagrams without a segment
-//! in between there is a [`PAUSE`]: else a flood keeps the driver and the inet server busy, and
-//! these two, the flooder and a neighbour have to share the processors. A segment ends the turn
-//! before, so moderate datagrams beside a busy connection have no pauses.
+//! many frames to take already ([`Turns::crowded`]). And after a turn of datagrams without a
+//! segment in between there is a [`PAUSE`]: else a flood keeps the driver and the inet server busy,
+//! and these two, the flooder and a neighbour have to share the processors. A segment ends the
+//! turn before, so moderate datagrams beside a busy connection have no pauses.
 
 use std::time::{Duration, Instant};
 
