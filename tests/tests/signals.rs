@@ -1,4 +1,4 @@
-//! Signals that interrupt blocking sends of an unmodified program, on the kernel's stack and ours.
+//! Signals and waits of unmodified programs, on the kernel's stack and ours.
 
 use std::process::Command;
 
@@ -12,6 +12,14 @@ const LINES: [&str; 5] = [
     "nothing taken, SIGUSR1, time limit: EINTR",
     "nothing taken, SIGUSR1: goes on",
 ];
+
+/// Compiles a program of `tests/programs`.
+fn compile(executable: &str, source: &str) {
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", executable]);
+    let compiled = gcc.arg(program(source)).arg("-pthread").output().expect("gcc runs");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+}
 
 /// Runs the program by `command`, with `more` arguments. Compares its lines with those of Linux.
 /// Compares the sum of its counts with the number of bytes that the peer reads.
@@ -39,11 +47,7 @@ fn assert_outcomes(
 #[test]
 fn an_interrupted_send_returns_its_count_or_eintr() {
     let Some(world) = World::with_kernel() else { return };
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o", &world.file("send")]);
-    gcc.arg(program("interrupted_send.c")).arg("-pthread");
-    let compiled = gcc.output().expect("gcc runs");
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    compile(&world.file("send"), "interrupted_send.c");
     assert_outcomes(&world, ["127.0.0.1", "9000"], &[], |words| world.command(words));
     // In mode library SA_RESTART counts only if all handlers have it: see
     // docs/reference/limits-programs.md.
@@ -75,4 +79,18 @@ fn owners_of_sockets_get_sigio_and_sigurg() {
     run("127.0.0.1", "9001", &|words| world.command(words));
     run(HOST, "9002", &|words| world.on_stack(Mode::Split, words));
     run(HOST, "9003", &|words| world.on_stack(Mode::Fused, words));
+}
+
+/// The kernel's stack as well: the program expects what Linux does. In mode `library` the masks are
+/// not atomic: see docs/reference/limits-programs.md.
+#[test]
+fn no_signal_is_missed_that_a_mask_lets_in() {
+    let Some(world) = World::with_kernel() else { return };
+    let executable = world.file("masked");
+    compile(&executable, "masked_waits.c");
+    let kernel = Running::start(world.command(&[&executable])).finish().success();
+    let Some(mode) = Mode::shared() else { return };
+    let tasuki = Running::start(world.on_stack(mode, &[&executable])).finish().success();
+    assert_eq!((tasuki.stdout, tasuki.stderr), (kernel.stdout, kernel.stderr));
+    world.assert_nothing_left();
 }

@@ -21,7 +21,7 @@ use std::time::Instant;
 use libc::{epoll_event, sigset_t, timespec};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use sockets::NewsReader;
+use sockets::{NewsReader, PollCall};
 
 use crate::descriptors::{Descriptor, TABLE, install, socket};
 use crate::epoll_set::{EpollSet, Kick, kick_data};
@@ -30,7 +30,7 @@ use crate::interpose::interpose;
 use crate::open_socket::{OpenSocket, wait_any};
 use crate::registrations::Interest;
 use crate::table::Kind;
-use crate::{instance, process, real, signals, time};
+use crate::{host, instance, process, real, signals, time};
 
 /// Linux's limit on `maxevents`.
 const MOST_EVENTS: usize = i32::MAX as usize / size_of::<epoll_event>();
@@ -272,10 +272,14 @@ fn wait(
             }
         }
         kernel_ready = match &news {
-            Some(news) => signals::under_mask(mask, || sleep_for_news(epfd, news, deadline))?,
+            Some(news) => signals::under_mask(mask, host::has_stack(), |call| {
+                sleep_for_news(epfd, news, deadline, call)
+            })?,
             None => {
                 let watched = set.watched();
-                signals::under_mask(mask, || sleep(epfd, &watched, deadline))?
+                signals::under_mask(mask, host::has_stack(), |call| {
+                    sleep(epfd, &watched, deadline, call)
+                })?
             }
         };
         drop((sleeping, sleeping_there));
@@ -313,11 +317,16 @@ fn collect(
 }
 
 /// Sleeps until the thread has news; true if the kernel has events.
-fn sleep_for_news(epfd: c_int, news: &NewsReader, deadline: Option<Instant>) -> Outcome<bool> {
+fn sleep_for_news(
+    epfd: c_int,
+    news: &NewsReader,
+    deadline: Option<Instant>,
+    call: Option<PollCall<'_>>,
+) -> Outcome<bool> {
     // SAFETY: as in `sleep`.
     let epfd = unsafe { BorrowedFd::borrow_raw(epfd) };
     let mut kernel = [PollFd::from_borrowed_fd(epfd, PollFlags::IN)];
-    news.sleep(&mut kernel, deadline)?;
+    news.sleep(&mut kernel, deadline, call)?;
     Ok(!kernel[0].revents().is_empty())
 }
 
@@ -326,11 +335,12 @@ fn sleep(
     epfd: c_int,
     watched: &[(Arc<OpenSocket>, u32)],
     deadline: Option<Instant>,
+    call: Option<PollCall<'_>>,
 ) -> Outcome<bool> {
     // SAFETY: if the program closes the epoll file while it waits in it, that is its own mistake,
     // and the kernel reports POLLNVAL. The number is not -1, because it is in the table.
     let epfd = unsafe { BorrowedFd::borrow_raw(epfd) };
     let mut kernel = [PollFd::from_borrowed_fd(epfd, PollFlags::IN)];
-    wait_any(watched, &mut kernel, deadline)?;
+    wait_any(watched, &mut kernel, deadline, call)?;
     Ok(!kernel[0].revents().is_empty())
 }

@@ -60,6 +60,11 @@ pub(crate) fn start(connections: Vec<OwnedFd>) -> Result<Arc<dyn LocalStack>, St
     Ok(host)
 }
 
+/// Is the stack in this process?
+pub(crate) fn has_stack() -> bool {
+    !HOST.load(Ordering::Relaxed).is_null()
+}
+
 /// In a forked child: the stack is the parent's. Closes the child's copies of its descriptors, so
 /// that the parent's end is noticed.
 pub(crate) fn forget() {

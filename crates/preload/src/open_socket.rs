@@ -12,11 +12,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
-use rustix::event::{PollFd, Timespec, poll};
+use rustix::event::PollFd;
 use rustix::io::Errno;
 use sockets::{
-    NewsListener, Readiness, Received, RecvFlags, SendFlags, ShutdownHow, Socket, SocketKind, Wait,
-    Watch,
+    NewsListener, PollCall, Readiness, Received, RecvFlags, SendFlags, ShutdownHow, Socket,
+    SocketKind, Wait, Watch,
 };
 
 use crate::errno::Outcome;
@@ -25,7 +25,7 @@ use crate::time;
 use crate::transfer::{Endpoint, error_packet};
 
 /// Sleeps until a socket's version is no longer the one given, poll(2) reports something for
-/// `kernel`, the deadline passes, or for no reason.
+/// `kernel`, the deadline passes, or for no reason. Sleeps in `call` if there is one.
 ///
 /// # Errors
 /// EINTR, and what poll(2) gives.
@@ -33,16 +33,13 @@ pub(crate) fn wait_any(
     watched: &[(Arc<OpenSocket>, u32)],
     kernel: &mut [PollFd<'_>],
     deadline: Option<Instant>,
+    call: Option<PollCall<'_>>,
 ) -> Outcome<()> {
-    if watched.is_empty() {
-        let left = deadline.map(time::left).map(Timespec::try_from);
-        return poll(kernel, left.and_then(Result::ok).as_ref()).map(drop);
-    }
     let watches: Vec<_> = watched
         .iter()
         .map(|(open, version)| Watch { socket: &open.socket, version: *version })
         .collect();
-    sockets::wait_any(&watches, kernel, deadline)
+    sockets::wait_any(&watches, kernel, deadline, call)
 }
 
 /// Called before a wait ends without a result. True: the stack worked, which may have changed one
@@ -266,7 +263,7 @@ impl OpenSocket {
             let version = self.socket.readiness().version;
             let look = time::after(LOOK_AGAIN);
             let watched = [(Arc::clone(self), version)];
-            goes_on = wait_any(&watched, &mut [], look) != Err(Errno::INTR);
+            goes_on = wait_any(&watched, &mut [], look, None) != Err(Errno::INTR);
         }
     }
 }

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use sockets::PollCall;
 
 use crate::descriptors::{Descriptor, TABLE, socket};
 use crate::epoll_set::EpollSet;
@@ -27,7 +28,7 @@ use crate::interpose::{alias, interpose};
 use crate::open_socket::{OpenSocket, attend, wait_any};
 use crate::retaking::PAUSES;
 use crate::table::Kind;
-use crate::{signals, time};
+use crate::{host, signals, time};
 
 /// More than any process can have open.
 const MOST_FDS: nfds_t = 1 << 24;
@@ -146,13 +147,15 @@ impl<'a> Poll<'a> {
         self.take_back.filter(|_| self.has_moved()).map(|(at, _)| at)
     }
 
-    /// Asks the kernel about its own, without waiting.
-    fn ask_kernel(&mut self) -> Outcome<()> {
-        if self.kernel.is_empty() {
-            return Ok(());
-        }
+    /// Asks the kernel about its own, without waiting. If nothing is ready, a pending signal that
+    /// `mask` lets in is EINTR.
+    fn ask_kernel(&mut self, mask: Option<&sigset_t>) -> Outcome<()> {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        rustix::event::poll(&mut self.kernel, Some(&now)).map(drop)
+        match mask {
+            Some(mask) => signals::poll_under(mask, &mut self.kernel, Some(&now)).map(drop),
+            None if self.kernel.is_empty() => Ok(()),
+            None => rustix::event::poll(&mut self.kernel, Some(&now)).map(drop),
+        }
     }
 
     /// Puts the kernel's answers to the others; the number of descriptors with events.
@@ -168,8 +171,8 @@ impl<'a> Poll<'a> {
     }
 
     /// Sleeps; true if the kernel has something.
-    fn sleep(&mut self, deadline: Option<Instant>) -> Outcome<bool> {
-        wait_any(&self.watched, &mut self.kernel, deadline)?;
+    fn sleep(&mut self, deadline: Option<Instant>, call: Option<PollCall<'_>>) -> Outcome<bool> {
+        wait_any(&self.watched, &mut self.kernel, deadline, call)?;
         Ok(self.kernel.iter().any(|fd| !fd.revents().is_empty()))
     }
 
@@ -209,15 +212,13 @@ pub(crate) fn wait(
         let sleeping: Vec<_> = sets.iter().map(|set| set.sleeping()).collect();
         let found = poll.look() || (poll.take_back() && poll.look());
         if found || time::passed(deadline) {
-            if !found && attend(&poll.watched) {
-                poll.look();
-            }
-            poll.ask_kernel()?;
+            let found = found || (attend(&poll.watched) && poll.look());
+            poll.ask_kernel(mask.filter(|_| !found))?;
             return Ok(poll.answer());
         }
         // A socket that was taken back may have moved again before it was looked at.
         let until = [deadline, poll.next_take_back()].into_iter().flatten().min();
-        if signals::under_mask(mask, || poll.sleep(until))? {
+        if signals::under_mask(mask, host::has_stack(), |call| poll.sleep(until, call))? {
             poll.look();
             return Ok(poll.answer());
         }

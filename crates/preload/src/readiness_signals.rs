@@ -272,7 +272,7 @@ fn run(kick: &OwnedFd) {
         }
         drop(state);
         let mut kernel = [PollFd::new(kick, PollFlags::IN)];
-        if wait_any(&watched, &mut kernel, None).is_err() {
+        if wait_any(&watched, &mut kernel, None, None).is_err() {
             // Their memory is gone, or the system's is.
             STATE.lock().sockets.clear();
             continue;

@@ -1,8 +1,12 @@
 //! Signals that POSIX ties to socket calls: SIGPIPE, and the masks of ppoll, pselect and
 //! epoll_pwait.
 //!
-//! The kernel sets such a mask and sleeps in one step. The shim sleeps on several things, which the
-//! kernel does not offer as one step, so it takes three:
+//! The kernel sets such a mask and sleeps in one step. So a sleep under a mask is ppoll(2) on the
+//! thread's bell and the program's descriptors. A signal that was pending, or comes at any moment,
+//! ends it.
+//!
+//! With the stack in this process (mode `library`) the sleep is not one system call. There the shim
+//! takes three steps:
 //!
 //! 1. Look for pending signals that the mask lets in (EINTR, after their handlers ran).
 //! 2. Set the mask.
@@ -16,10 +20,13 @@
 use core::ffi::c_int;
 use core::mem::zeroed;
 
-use libc::sigset_t;
+use libc::{nfds_t, pollfd, sigset_t, timespec};
+use rustix::event::{PollFd, Timespec};
 use rustix::io::Errno;
+use sockets::PollCall;
 
-use crate::errno::Outcome;
+use crate::errno::{self, Outcome};
+use crate::real;
 
 /// Sends SIGPIPE to the calling thread.
 pub(crate) fn raise_sigpipe() {
@@ -27,15 +34,44 @@ pub(crate) fn raise_sigpipe() {
     unsafe { libc::raise(libc::SIGPIPE) };
 }
 
-/// Runs `sleep` under `mask`, or under the present mask when there is none.
+/// Runs `sleep` under `mask`, or under the present mask when there is none. It gets the call to
+/// sleep in. `has_stack`: the stack is in this process.
 ///
 /// # Errors
-/// EINTR when a pending signal was let in, else the outcome of `sleep`.
+/// EINTR when a signal was let in, else the outcome of `sleep`.
 pub(crate) fn under_mask<T>(
     mask: Option<&sigset_t>,
-    sleep: impl FnOnce() -> Outcome<T>,
+    has_stack: bool,
+    sleep: impl FnOnce(Option<PollCall<'_>>) -> Outcome<T>,
 ) -> Outcome<T> {
-    let Some(mask) = mask else { return sleep() };
+    match mask {
+        None => sleep(None),
+        Some(mask) if has_stack => in_steps(mask, || sleep(None)),
+        Some(mask) => sleep(Some(&|fds, limit| poll_under(mask, fds, limit))),
+    }
+}
+
+/// ppoll(2). The C library's may not be cancelled within a call of this library.
+///
+/// # Errors
+/// ppoll(2)'s. EINTR, too, when nothing is ready and `mask` lets a pending signal in, whatever the
+/// limit.
+pub(crate) fn poll_under(
+    mask: &sigset_t,
+    fds: &mut [PollFd<'_>],
+    limit: Option<&Timespec>,
+) -> Outcome<usize> {
+    let limit = limit.map(|limit| timespec { tv_sec: limit.tv_sec, tv_nsec: limit.tv_nsec });
+    let limit = limit.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+    let count = nfds_t::try_from(fds.len()).map_err(|_| Errno::INVAL)?;
+    let fds: *mut pollfd = fds.as_mut_ptr().cast();
+    // SAFETY: a PollFd has pollfd's layout (descriptor, events, revents), and there are `count` of
+    // them; limit and mask are null or point to live values.
+    let ready = errno::check(unsafe { real::ppoll(fds, count, limit, mask) })?;
+    Ok(usize::try_from(ready).unwrap_or(0))
+}
+
+fn in_steps<T>(mask: &sigset_t, sleep: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     let interrupted = pending_under(mask);
     let old = set_mask(mask);
     let outcome = if interrupted { Err(Errno::INTR) } else { sleep() };
@@ -134,15 +170,21 @@ mod tests {
         // SAFETY: raise has no precondition.
         unsafe { libc::raise(libc::SIGCHLD) };
         // SIGCHLD is pending, but its default is to be ignored.
-        assert_eq!(under_mask(Some(&set(&[libc::SIGUSR1])), || Ok(1)), Ok(1));
-        // SAFETY: raise has no precondition.
-        unsafe { libc::raise(libc::SIGUSR1) };
-        // Not let in: the sleep goes on.
-        assert_eq!(under_mask(Some(&set(&[libc::SIGUSR1])), || Ok(1)), Ok(1));
-        assert_eq!(under_mask(None, || Ok(2)), Ok(2));
-        assert_eq!(under_mask(Some(&set(&[])), || Ok(3)), Err(Errno::INTR));
-        // Its handler ran.
-        assert_eq!(under_mask(Some(&set(&[])), || Ok(4)), Ok(4));
+        assert_eq!(in_steps(&set(&[libc::SIGUSR1]), || Ok(1)), Ok(1));
+        for has_stack in [true, false] {
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let wait = |mask: Option<&sigset_t>| {
+                under_mask(mask, has_stack, |call| call.map_or(Ok(0), |c| c(&mut [], Some(&now))))
+            };
+            // SAFETY: raise has no precondition.
+            unsafe { libc::raise(libc::SIGUSR1) };
+            // Not let in: the sleep goes on.
+            assert_eq!(wait(Some(&set(&[libc::SIGUSR1]))), Ok(0));
+            assert_eq!(wait(None), Ok(0));
+            assert_eq!(wait(Some(&set(&[]))), Err(Errno::INTR));
+            // Its handler ran.
+            assert_eq!(wait(Some(&set(&[]))), Ok(0));
+        }
         set_mask(&old);
         // signal(2) of the C library installs with SA_RESTART.
         assert!(all_restart());

@@ -148,7 +148,7 @@ impl Client {
         kernel: &mut [PollFd<'_>],
         deadline: Option<Instant>,
     ) -> Result<(), Errno> {
-        wait_any(watched, kernel, deadline)
+        wait_any(watched, kernel, deadline, None)
     }
 
     /// In mode `library`, does the work of the stack in this process. True: look again before

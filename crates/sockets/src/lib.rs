@@ -83,4 +83,4 @@ pub use socket::{
     MOST_SLICES, NewsReader, Readiness, Received, RecvFlags, RxArea, SendFlags, Socket, Watch,
     poll, wait_any,
 };
-pub use wait::Wait;
+pub use wait::{PollCall, Wait};

@@ -22,7 +22,7 @@ pub(crate) use self::calls::{MembershipRef, RawBatch};
 pub use self::news::NewsListener;
 pub(crate) use self::rings::{CallOutcome, FinishedCall, NewCall, SocketSpec, place_in};
 pub(crate) use self::server::ServerHandle;
-pub(crate) use self::slot::{SleepRole, ThreadSlot};
+pub(crate) use self::slot::{SleepRole, ThreadSlot, poll};
 pub(crate) use self::state::Membership;
 pub(crate) use self::threads::ThreadClaim;
 pub(crate) use self::waiting::wait_until;

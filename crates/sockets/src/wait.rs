@@ -2,7 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::event::Timespec;
+use abi::Errno;
+use rustix::event::{PollFd, Timespec};
+
+/// A call that sleeps as poll(2) does, for a sleep under a signal mask: ppoll(2) with that mask.
+pub type PollCall<'a> = &'a dyn Fn(&mut [PollFd<'_>], Option<&Timespec>) -> Result<usize, Errno>;
 
 /// How long an operation may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -118,7 +118,7 @@ fn signals_end_waits_as_on_linux() {
             let mut kernel = [rustix::event::PollFd::new(&near, rustix::event::PollFlags::IN)];
             let kernel = &mut kernel[..usize::from(with_kernel)];
             let version = socket.readiness().version;
-            wait_any(&[Watch { socket, version }], kernel, None)
+            wait_any(&[Watch { socket, version }], kernel, None, None)
         });
         signal(&waiter, libc::SIGUSR2);
         assert_eq!(waiter.join().unwrap(), Err(Errno::INTR));

@@ -26,7 +26,7 @@ use crate::batch::CallBatch;
 use crate::client::Client;
 use crate::descriptors::move_high;
 use crate::lock::lock;
-use crate::membership::{ServerHandle, SleepRole, ThreadClaim, ThreadSlot};
+use crate::membership::{ServerHandle, SleepRole, ThreadClaim, ThreadSlot, poll};
 use crate::request::{Reply, Request, Ticket};
 use crate::socket::Socket;
 use crate::wait::Wait;
@@ -429,7 +429,7 @@ impl Reactor {
         }
         wake_handle.deep.store(true, Ordering::SeqCst);
         let kernel = &mut [PollFd::new(&wake_handle.event, PollFlags::IN)];
-        let slept = self.thread.poll(self.server(), kernel, None, over);
+        let slept = self.thread.poll(self.server(), (kernel, &poll), None, over);
         wake_handle.deep.store(false, Ordering::SeqCst);
         shm::drain(&wake_handle.event);
         slept

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use abi::Errno;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{RecvFlags, recv};
 use rustix::thread::futex;
 use rustix::time::{ClockId, clock_gettime};
@@ -27,7 +27,7 @@ use super::rings::Rings;
 use super::server::ServerHandle;
 use crate::local_stack::refresh;
 use crate::lock::lock;
-use crate::wait::{Wait, far_away, timespec};
+use crate::wait::{PollCall, Wait, far_away, timespec};
 
 /// How long a thread sleeps on its futex. That is the quickest sleep to wake from, but does not end
 /// with the instance. A longer wait continues on the bell's descriptor, which does, for as long as
@@ -128,7 +128,7 @@ impl ThreadSlot {
         }
         match wait.deadline() {
             None => self.sleep_on_fd(server, look_again),
-            deadline => self.poll(server, &mut [], deadline, look_again),
+            deadline => self.poll(server, (&mut [], &poll), deadline, look_again),
         }
     }
 
@@ -170,14 +170,15 @@ impl ThreadSlot {
         }
     }
 
-    /// [`ThreadSlot::sleep`] that ends as well when poll(2) reports something for `kernel`.
+    /// [`ThreadSlot::sleep`] that ends as well when poll(2) reports something for `kernel`. The
+    /// thread sleeps in `call`, in mode `library` in poll(2).
     ///
     /// # Errors
     /// As there, and poll(2)'s own.
     pub(crate) fn poll(
         &self,
         server: &ServerHandle,
-        kernel: &mut [PollFd<'_>],
+        (kernel, call): (&mut [PollFd<'_>], PollCall<'_>),
         deadline: Option<Instant>,
         look_again: impl FnOnce() -> bool,
     ) -> Result<(), Errno> {
@@ -213,7 +214,7 @@ impl ThreadSlot {
         all.extend(own);
         let ours = all.len();
         all.extend(kernel.iter().cloned());
-        let polled = poll(&mut all, timespec(deadline).as_ref());
+        let polled = call(&mut all, timespec(deadline).as_ref());
         self.leave_role(&role);
         polled?;
         let (ours, theirs) = all.split_at(ours);
@@ -302,6 +303,11 @@ thread_local! {
 /// Tells threads apart while they live: the address of a thread's own variable.
 fn this_thread() -> usize {
     IDENTITY.try_with(|identity| std::ptr::from_ref(identity).addr()).unwrap_or(0)
+}
+
+/// poll(2), as a [`PollCall`].
+pub(crate) fn poll(fds: &mut [PollFd<'_>], limit: Option<&Timespec>) -> Result<usize, Errno> {
+    rustix::event::poll(fds, limit)
 }
 
 fn slice_end(deadline: Option<Instant>, slice: Duration) -> Instant {

@@ -4,11 +4,11 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use abi::Errno;
-use rustix::event::{PollFd, Timespec, poll};
+use rustix::event::{PollFd, Timespec};
 
 use super::handle::Socket;
-use crate::membership::{Membership, NewsListener, ThreadClaim};
-use crate::wait::{Wait, far_away, timespec};
+use crate::membership::{Membership, NewsListener, ThreadClaim, poll};
+use crate::wait::{PollCall, Wait, far_away, timespec};
 
 /// A socket to watch, and its version when it was last looked at ([`crate::Readiness::version`]).
 #[derive(Debug, Clone, Copy)]
@@ -45,18 +45,23 @@ impl NewsReader {
     }
 
     /// Sleeps until the thread has news, poll(2) reports something for `kernel` (`revents` are
-    /// filled in), the deadline passes, or for no reason.
+    /// filled in), the deadline passes, or for no reason. Sleeps in `call` if there is one.
     ///
     /// # Errors
     /// As [`wait_any`].
-    pub fn sleep(&self, kernel: &mut [PollFd<'_>], deadline: Option<Instant>) -> Result<(), Errno> {
+    pub fn sleep(
+        &self,
+        kernel: &mut [PollFd<'_>],
+        deadline: Option<Instant>,
+        call: Option<PollCall<'_>>,
+    ) -> Result<(), Errno> {
         let server = &self.membership.server;
         let has_news = || !self.thread.news.is_empty();
         let over = deadline.is_some_and(|at| Instant::now() >= at);
         if !server.is_alive() || has_news() || over {
             return poll(kernel, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).map(drop);
         }
-        match self.thread.poll(server, kernel, deadline, has_news) {
+        match self.thread.poll(server, (kernel, call.unwrap_or(&poll)), deadline, has_news) {
             Err(Errno::NETDOWN) => Ok(()),
             other => other,
         }
@@ -105,17 +110,19 @@ impl Socket {
     }
 }
 
-/// [`Client::wait_any`](crate::Client::wait_any) of the `watched` sockets' client.
+/// [`Client::wait_any`](crate::Client::wait_any) of the `watched` sockets' client. Sleeps in `call`
+/// if there is one.
 ///
 /// # Errors
-/// As there.
+/// As there, and those of `call`.
 pub fn wait_any(
     watched: &[Watch<'_>],
     kernel: &mut [PollFd<'_>],
     deadline: Option<Instant>,
+    call: Option<PollCall<'_>>,
 ) -> Result<(), Errno> {
     let Some(first) = watched.first() else {
-        return poll(kernel, timespec(deadline).as_ref()).map(drop);
+        return call.unwrap_or(&poll)(kernel, timespec(deadline).as_ref()).map(drop);
     };
     let membership = first.socket.membership();
     let server = &membership.server;
@@ -141,13 +148,15 @@ pub fn wait_any(
         }
         changed()
     };
-    let slept = match kernel {
-        [] => {
+    let slept = match (kernel, call) {
+        ([], None) => {
             // Any signal ends it.
             let wait = Wait::Until(deadline.unwrap_or_else(far_away));
             thread.sleep(server, wait, look_again)
         }
-        kernel => thread.poll(server, kernel, deadline, look_again),
+        (kernel, call) => {
+            thread.poll(server, (kernel, call.unwrap_or(&poll)), deadline, look_again)
+        }
     };
     match slept {
         Err(Errno::NETDOWN) => Ok(()),
