@@ -94,3 +94,16 @@ fn no_signal_is_missed_that_a_mask_lets_in() {
     assert_eq!((tasuki.stdout, tasuki.stderr), (kernel.stdout, kernel.stderr));
     world.assert_nothing_left();
 }
+
+/// The kernel's stack as well: the program expects what Linux and its C library do.
+#[test]
+fn threads_are_cancelled_in_socket_calls() {
+    let Some(world) = World::with_kernel() else { return };
+    let executable = world.file("cancelled");
+    compile(&executable, "cancelled.c");
+    let kernel = Running::start(world.command(&[&executable])).finish().success();
+    let tasuki = world.on_stack(Mode::given(), &[&executable]);
+    let tasuki = Running::start(tasuki).finish().success();
+    assert_eq!((tasuki.stdout, tasuki.stderr), (kernel.stdout, kernel.stderr));
+    world.assert_nothing_left();
+}

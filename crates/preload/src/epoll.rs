@@ -21,7 +21,7 @@ use std::time::Instant;
 use libc::{epoll_event, sigset_t, timespec};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use sockets::{NewsReader, PollCall};
+use sockets::{NewsReader, PollCall, cancellable};
 
 use crate::descriptors::{Descriptor, TABLE, install, socket};
 use crate::epoll_set::{EpollSet, Kick, kick_data};
@@ -251,7 +251,7 @@ fn wait(
         let sleeping_there: Vec<_> = nested.iter().map(|set| set.sleeping()).collect();
         if !set.has_members() {
             let left = deadline.map(time::left);
-            let kicked = events.add_kernels(epfd, left, mask)?;
+            let kicked = cancellable(|| events.add_kernels(epfd, left, mask))?;
             if kicked && events.count == 0 && !time::passed(deadline) {
                 continue;
             }

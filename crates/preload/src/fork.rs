@@ -11,12 +11,15 @@
 #![allow(unsafe_code)]
 
 use crate::descriptors::TABLE;
-use crate::{adopted, host, instance, placeholder, process, readiness_signals, sharing};
+use crate::{
+    adopted, cancellation, host, instance, placeholder, process, readiness_signals, sharing,
+};
 
 /// Once per process image, before any other use: remembers the process and registers the handler.
 pub(crate) fn watch() {
     process::remember();
     sockets::remember_instance();
+    cancellation::serve();
     // SAFETY: the handlers are functions of this library, which is never unloaded (LD_PRELOAD).
     let registered = unsafe { libc::pthread_atfork(Some(prepare), None, Some(child)) } == 0;
     if registered {
@@ -38,6 +41,7 @@ unsafe extern "C" fn child() {
     placeholder::forget();
     adopted::forget();
     readiness_signals::forget();
+    cancellation::forget();
     host::forget();
     TABLE.inherit();
     // A panic here could only be reported, and nothing can be reported here.

@@ -19,7 +19,7 @@ macro_rules! interpose {
                 crate::interpose::trace!($name($($arg),*));
                 // SAFETY: as above.
                 #[allow(unused_unsafe, reason = "nor does every body")]
-                return crate::errno::Return::of(move || unsafe { $body });
+                return crate::edge::Return::of(move || unsafe { $body });
             }
             // SAFETY: passed on from the program.
             unsafe { crate::real::$name($($arg),*) }
@@ -27,18 +27,22 @@ macro_rules! interpose {
     )*};
 }
 
-/// The begin of an exported call, after its condition: if calls are traced, makes the call and
-/// prints its line. The call comes here once more, and then goes on.
+/// The begin of an exported call, after its condition. A thread that is to be cancelled ends at a
+/// cancellation point. If calls are traced, makes the call and prints its line. The call comes here
+/// once more, and then goes on.
 macro_rules! trace {
     ($name:ident($($arg:expr),* $(,)?)) => {
-        if crate::trace::is_on() {
-            let arguments = [$(crate::trace::Raw::raw($arg)),*];
-            // SAFETY: passed on from the program.
-            #[allow(unused_unsafe, reason = "not every call is unsafe")]
-            let call = || unsafe { $name($($arg),*) };
-            let done = crate::trace::traced(stringify!($name), &arguments, call);
-            if let Some(result) = done {
-                return result;
+        if crate::duties::any() {
+            crate::cancellation::enter(stringify!($name));
+            if crate::trace::is_on() {
+                let arguments = [$(crate::trace::Raw::raw($arg)),*];
+                // SAFETY: passed on from the program.
+                #[allow(unused_unsafe, reason = "not every call is unsafe")]
+                let call = || unsafe { $name($($arg),*) };
+                let done = crate::trace::traced(stringify!($name), &arguments, call);
+                if let Some(result) = done {
+                    return result;
+                }
             }
         }
     };

@@ -11,7 +11,7 @@
 //! * The rules of POSIX without C's pointers are in `transfer`, `registrations`, `sockaddr`, `cmsg`
 //!   and `time`, and are tested there.
 //!
-//! No panic crosses into the program (`errno::Return`). The calls that the runtime makes itself
+//! No panic crosses into the program (`edge::Return`). The calls that the runtime makes itself
 //! pass through here too, but none of them is about AF_INET. docs/reference/limits.md lists what is
 //! not covered.
 //!
@@ -36,11 +36,11 @@
 //! registrations transfer cmsg: rules of epoll, of sending and receiving, of control messages
 //! signals table time: signal masks, descriptor numbers, time limits
 //! interpose: the macros that export calls
-//! trace: a line for each call
-//! sockaddr: addresses
+//! trace edge: a line for each call; results on their way to C
+//! sockaddr cancellation: addresses; threads that are to end
 //! real: the C library's own functions
 //! process_state: state that a forked child makes anew
-//! errno pointers: results of calls; pointers that cannot be meant
+//! errno pointers duties: error numbers; pointers that cannot be meant; what calls do beside
 //! ```
 
 #![cfg_attr(test, allow(dead_code, reason = "the exported calls are not exported from tests"))]
@@ -48,8 +48,11 @@
 mod adopted;
 mod cached_placeholder;
 mod calls;
+mod cancellation;
 mod cmsg;
 mod descriptors;
+mod duties;
+mod edge;
 mod epoll;
 mod epoll_set;
 mod errno;

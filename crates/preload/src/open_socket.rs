@@ -249,7 +249,8 @@ impl OpenSocket {
 
 impl OpenSocket {
     /// As Linux: a close with SO_LINGER waits until the peer has acknowledged all bytes, of a
-    /// non-blocking socket, too. Unread bytes make it a reset, and a signal ends the wait.
+    /// non-blocking socket, too. Unread bytes make it a reset. A signal and cancellation end the
+    /// wait.
     fn wait_for_acknowledgement(self: &Arc<Self>, limit: Duration) {
         /// No change of the socket tells of the last acknowledgement.
         const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -263,7 +264,8 @@ impl OpenSocket {
             let version = self.socket.readiness().version;
             let look = time::after(LOOK_AGAIN);
             let watched = [(Arc::clone(self), version)];
-            goes_on = wait_any(&watched, &mut [], look, None) != Err(Errno::INTR);
+            let waited = wait_any(&watched, &mut [], look, None);
+            goes_on = !matches!(waited, Err(Errno::INTR | Errno::CANCELED));
         }
     }
 }

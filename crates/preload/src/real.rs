@@ -17,8 +17,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
     FILE, epoll_event, fd_set, gid_t, ifaddrs, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t,
-    pollfd, posix_spawn_file_actions_t, posix_spawnattr_t, sigset_t, size_t, sockaddr, socklen_t,
-    ssize_t, timespec, timeval, uid_t,
+    pollfd, posix_spawn_file_actions_t, posix_spawnattr_t, pthread_t, sigset_t, size_t, sockaddr,
+    socklen_t, ssize_t, timespec, timeval, uid_t,
 };
 
 /// One function of the C library: its name, and its address once known.
@@ -224,6 +224,9 @@ real_calls! {
         count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
         timeout: *const timespec, mask: *const sigset_t,
     ) -> c_int;
+    fn pthread_cancel(thread: pthread_t) -> c_int;
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+    fn pthread_testcancel() -> ();
     fn epoll_create(size: c_int) -> c_int;
     fn epoll_create1(flags: c_int) -> c_int;
     fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int;

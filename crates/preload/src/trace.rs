@@ -14,16 +14,13 @@ mod output;
 mod symbols;
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::time::{ClockId, clock_gettime};
 
 use self::arguments::with_kinds;
 use self::line::Line;
 pub(crate) use self::line::{Raw, Shown};
-use crate::errno;
-
-static ON: AtomicBool = AtomicBool::new(false);
+use crate::{duties, errno};
 
 thread_local! {
     /// This thread is in a traced call, whose own calls are no lines.
@@ -33,12 +30,14 @@ thread_local! {
 /// Are calls traced?
 #[inline]
 pub(crate) fn is_on() -> bool {
-    ON.load(Ordering::Relaxed)
+    duties::has(duties::TRACE)
 }
 
 /// Once per process image: are they to be traced?
 pub(crate) fn begin() {
-    ON.store(output::open(), Ordering::Relaxed);
+    if output::open() {
+        duties::add(duties::TRACE);
+    }
 }
 
 /// This thread's end of a traced call, by return or by cancellation.

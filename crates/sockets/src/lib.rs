@@ -44,12 +44,13 @@
 //! memory: areas of the sending pool, and their holders
 //! local_stack: the stack inside this process (mode `library`)
 //! environment: the instance that the environment names
-//! descriptors error fork lock wait: vocabulary
+//! cancellation descriptors error fork lock wait: vocabulary
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod aio;
 mod batch;
+mod cancellation;
 mod client;
 mod descriptors;
 mod environment;
@@ -70,6 +71,7 @@ pub use abi::ancillary::{AncillarySet, RecvAncillary, SendAncillary};
 pub use abi::queued_error::{QueuedErrorEntry, QueuedErrorOrigin};
 pub use abi::{Errno, Family, ShutdownHow, SocketKind};
 pub use batch::CallBatch;
+pub use cancellation::{Cancellation, cancellable, set_cancellation};
 pub use client::Client;
 pub use environment::{named_instance, remember_instance};
 pub use error::{ConnectError, ENV};

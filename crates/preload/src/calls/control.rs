@@ -10,6 +10,7 @@ use sockets::SocketKind;
 use super::interfaces;
 use super::lifecycle::duplicate;
 use crate::descriptors::{TABLE, is_socket, socket};
+use crate::edge::Return;
 use crate::errno::{self, Outcome};
 use crate::interpose::trace;
 use crate::table::Kind;
@@ -130,7 +131,7 @@ unsafe fn any_fcntl(real: Fcntl, fd: c_int, command: c_int, arg: c_ulong) -> c_i
     }
     trace!(fcntl(fd, command, arg));
     // SAFETY: passed on from the program.
-    errno::Return::of(|| unsafe { control_file(real, fd, command, arg) })
+    Return::of(|| unsafe { control_file(real, fd, command, arg) })
 }
 
 // In C these two and ioctl are variadic. Their third argument comes in the same register in
@@ -164,5 +165,5 @@ unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_char)
     }
     trace!(ioctl(fd, request, arg));
     // SAFETY: passed on from the program.
-    errno::Return::of(|| unsafe { control_device(fd, request, arg) })
+    Return::of(|| unsafe { control_device(fd, request, arg) })
 }

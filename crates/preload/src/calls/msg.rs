@@ -19,7 +19,8 @@ use super::io::{
     MOST_BUFFERS, all_readable, all_writable, destination, receive_bufs, result_len, send_bufs,
 };
 use crate::descriptors::{TABLE, is_socket, socket};
-use crate::errno::{Outcome, Return};
+use crate::edge::Return;
+use crate::errno::Outcome;
 use crate::interpose::{interpose, trace};
 use crate::open_socket::OpenSocket;
 use crate::pointers::is_bad;

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, tee};
-use sockets::SocketKind;
+use sockets::{SocketKind, cancellable};
 
 use super::io::{receive_bufs, send_bufs};
 use crate::descriptors::{is_socket, socket};
@@ -80,7 +80,7 @@ fn splice_any(
 fn ready(pipe: BorrowedFd<'_>, events: PollFlags, waits: bool) -> Outcome<()> {
     let none = Timespec { tv_sec: 0, tv_nsec: 0 };
     let limit = if waits { None } else { Some(&none) };
-    match poll(&mut [PollFd::new(&pipe, events)], limit)? {
+    match cancellable(|| poll(&mut [PollFd::new(&pipe, events)], limit))? {
         0 => Err(Errno::AGAIN),
         _ => Ok(()),
     }

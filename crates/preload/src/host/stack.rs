@@ -17,7 +17,7 @@ use sockets::local_stack::{LocalStack, PollerTurn, refresh};
 use super::alarm::Alarm;
 use super::poller::Poller;
 use crate::errno::Outcome;
-use crate::signals;
+use crate::{cancellation, signals};
 
 /// How long an ending program waits for its sent bytes to be acknowledged. The same as the
 /// supervisor's.
@@ -246,7 +246,7 @@ impl LocalStack for ProgramStack {
     }
 
     fn restarts(&self) -> bool {
-        signals::all_restart()
+        signals::all_restart() && !cancellation::is_requested()
     }
 
     fn is_over(&self) -> bool {

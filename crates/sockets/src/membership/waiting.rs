@@ -12,6 +12,7 @@ use abi::Errno;
 use abi::client::SocketWords;
 
 use super::state::Membership;
+use crate::cancellation::cancellable;
 use crate::wait::Wait;
 
 /// Sleeps skipped in a row before the thread sleeps anyway.
@@ -47,11 +48,12 @@ pub(crate) fn wait_until<T>(
             return Err(Errno::AGAIN);
         }
         let thread = membership.thread()?;
-        thread.sleep(server, wait, || {
+        let look_again = || {
             words.waiters.add(thread.bit());
             skipped = if is_ready() { skipped + 1 } else { 0 };
             skipped > 0
-        })?;
+        };
+        cancellable(|| thread.sleep(server, wait, look_again))?;
         if skipped >= MOST_SKIPPED_SLEEPS {
             // Words that promise more than the queues hold must not take a whole core.
             std::thread::sleep(Duration::from_millis(1));

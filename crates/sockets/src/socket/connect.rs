@@ -76,7 +76,7 @@ pub(super) fn connect_waiting(
     let (batch, begun) = (RefCell::new(batch), Cell::new(None));
     let attempt = ConnectAttempt { core, send, batch, tag, begun };
     let ended = core.wait_until(wait, || attempt.outcome(), || attempt.is_over());
-    let Err(early @ (Errno::AGAIN | Errno::INTR)) = ended else { return ended };
+    let Err(early @ (Errno::AGAIN | Errno::INTR | Errno::CANCELED)) = ended else { return ended };
     match attempt.surely_begun()? {
         Ok(_) => attempt.outcome().map(drop),
         Err(under_way @ (Errno::INPROGRESS | Errno::ALREADY)) => {

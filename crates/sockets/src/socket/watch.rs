@@ -7,6 +7,7 @@ use abi::Errno;
 use rustix::event::{PollFd, Timespec};
 
 use super::handle::Socket;
+use crate::cancellation::cancellable;
 use crate::membership::{Membership, NewsListener, ThreadClaim, poll};
 use crate::wait::{PollCall, Wait, far_away, timespec};
 
@@ -61,7 +62,8 @@ impl NewsReader {
         if !server.is_alive() || has_news() || over {
             return poll(kernel, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).map(drop);
         }
-        match self.thread.poll(server, (kernel, call.unwrap_or(&poll)), deadline, has_news) {
+        let call = (kernel, call.unwrap_or(&poll));
+        match cancellable(|| self.thread.poll(server, call, deadline, has_news)) {
             Err(Errno::NETDOWN) => Ok(()),
             other => other,
         }
@@ -122,7 +124,8 @@ pub fn wait_any(
     call: Option<PollCall<'_>>,
 ) -> Result<(), Errno> {
     let Some(first) = watched.first() else {
-        return call.unwrap_or(&poll)(kernel, timespec(deadline).as_ref()).map(drop);
+        let limit = timespec(deadline);
+        return cancellable(|| call.unwrap_or(&poll)(kernel, limit.as_ref())).map(drop);
     };
     let membership = first.socket.membership();
     let server = &membership.server;
@@ -152,10 +155,11 @@ pub fn wait_any(
         ([], None) => {
             // Any signal ends it.
             let wait = Wait::Until(deadline.unwrap_or_else(far_away));
-            thread.sleep(server, wait, look_again)
+            cancellable(|| thread.sleep(server, wait, look_again))
         }
         (kernel, call) => {
-            thread.poll(server, (kernel, call.unwrap_or(&poll)), deadline, look_again)
+            let call = (kernel, call.unwrap_or(&poll));
+            cancellable(|| thread.poll(server, call, deadline, look_again))
         }
     };
     match slept {
