@@ -1,7 +1,7 @@
 //! Sockets that several processes hold: inherited, passed on, listened on together.
 
 use tasuki_tests::{
-    HOST, Mode, Running, STACK, World, eventually, installed, sha256, skip, write_noise,
+    HOST, Mode, Running, STACK, World, eventually, installed, program, sha256, skip, write_noise,
 };
 
 const NET: &str = "many";
@@ -357,4 +357,24 @@ fn nginx_reloads_under_load() {
     assert!(!log.contains("[alert]") && !log.contains("[crit]"), "{log}");
     world.down(NET);
     world.assert_nothing_left();
+}
+
+/// Runs a C program on the kernel's stack and ours, and compares what it says.
+fn compare(source: &str) {
+    let Some(world) = World::with_kernel() else { return };
+    let executable = world.file("compared");
+    let source = program(source);
+    let words = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-o"];
+    let words: Vec<_> = words.into_iter().chain([&*executable, &*source]).collect();
+    let _ = world.run(&words).success();
+    let kernel = Running::start(world.command(&[&executable])).finish().success();
+    let Some(mode) = Mode::shared() else { return };
+    let tasuki = Running::start(world.on_stack(mode, &[&executable])).finish().success();
+    assert_eq!((tasuki.stdout, tasuki.stderr), (kernel.stdout, kernel.stderr));
+    world.assert_nothing_left();
+}
+
+#[test]
+fn sockets_survive_execl_and_its_like() {
+    compare("executed.c");
 }

@@ -40,7 +40,8 @@
 //! sockaddr cancellation: addresses; threads that are to end
 //! real: the C library's own functions
 //! process_state: state that a forked child makes anew
-//! errno pointers duties: error numbers; pointers that cannot be meant; what calls do beside
+//! errno pointers: error numbers; pointers that cannot be meant
+//! duties variadic: what calls do beside their work; variadic functions
 //! ```
 
 #![cfg_attr(test, allow(dead_code, reason = "the exported calls are not exported from tests"))]
@@ -79,3 +80,4 @@ mod table;
 mod time;
 mod trace;
 mod transfer;
+mod variadic;

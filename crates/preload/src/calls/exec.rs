@@ -3,9 +3,6 @@
 //! A program that inherits a socket needs the library and the instance's name. Servers clear the
 //! environment before they execute themselves anew. So where sockets are passed on, the two
 //! variables are, too, unless the program has given them a value.
-//!
-//! Not seen: `execl` and its like, whose arguments no Rust function can take. Their sockets must be
-//! shared before, as those of each fork are.
 
 #![allow(unsafe_code)]
 
@@ -18,6 +15,7 @@ use crate::descriptors::{TABLE, is_socket};
 use crate::errno::{self, Outcome};
 use crate::interpose::interpose;
 use crate::table::Kind;
+use crate::variadic::{ArgumentList, variadic};
 use crate::{instance, process, real, sharing};
 
 static PRELOAD: &CStr = c"LD_PRELOAD";
@@ -146,4 +144,108 @@ interpose! {
             Ok(real::posix_spawn_file_actions_adddup2(actions, fd, new))
         }
     }
+}
+
+/// Arguments that [`with_arguments`] takes without memory of the heap: the vfork child that makes
+/// the call would leave it to its parent.
+const USUAL_ARGUMENTS: usize = 128;
+
+/// Calls `exec` with the strings of a list, up to its null.
+///
+/// # Safety
+/// The list's pointers are strings, and then null.
+unsafe fn with_arguments(
+    list: &mut ArgumentList,
+    exec: impl FnOnce(&mut ArgumentList, *const *const c_char) -> c_int,
+) -> c_int {
+    let mut usual = [null::<c_char>(); USUAL_ARGUMENTS];
+    for at in 0..USUAL_ARGUMENTS {
+        // SAFETY: the end was not reached.
+        usual[at] = unsafe { list.next() };
+        if usual[at].is_null() {
+            return exec(list, usual.as_ptr());
+        }
+    }
+    let mut all = usual.to_vec();
+    loop {
+        // SAFETY: as above.
+        let next = unsafe { list.next() };
+        all.push(next);
+        if next.is_null() {
+            return exec(list, all.as_ptr());
+        }
+    }
+}
+
+unsafe extern "C-unwind" fn execute_list(path: *const c_char, list: *mut ArgumentList) -> c_int {
+    // SAFETY: the list is that of the program's arguments.
+    let list = unsafe { &mut *list };
+    // SAFETY: passed on from the program.
+    let exec = |_: &mut ArgumentList, argv| unsafe { execv(path, argv) };
+    // SAFETY: the program says that its arguments end with null.
+    unsafe { with_arguments(list, exec) }
+}
+
+unsafe extern "C-unwind" fn execute_found(file: *const c_char, list: *mut ArgumentList) -> c_int {
+    // SAFETY: as in `execute_list`.
+    let list = unsafe { &mut *list };
+    // SAFETY: passed on from the program.
+    let exec = |_: &mut ArgumentList, argv| unsafe { execvp(file, argv) };
+    // SAFETY: as in `execute_list`.
+    unsafe { with_arguments(list, exec) }
+}
+
+unsafe extern "C-unwind" fn execute_with(path: *const c_char, list: *mut ArgumentList) -> c_int {
+    // SAFETY: as in `execute_list`.
+    let list = unsafe { &mut *list };
+    let exec = |list: &mut ArgumentList, argv| {
+        // SAFETY: the program says that its environment comes behind the null.
+        let environment = unsafe { list.next() };
+        // SAFETY: passed on from the program.
+        unsafe { execve(path, argv, environment) }
+    };
+    // SAFETY: as in `execute_list`.
+    unsafe { with_arguments(list, exec) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn execl(path: *const c_char) -> c_int {
+    variadic!(execute_list, "8", "rsi")
+}
+
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn execlp(file: *const c_char) -> c_int {
+    variadic!(execute_found, "8", "rsi")
+}
+
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn execle(path: *const c_char) -> c_int {
+    variadic!(execute_with, "8", "rsi")
+}
+
+#[cfg(target_arch = "aarch64")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn execl(path: *const c_char) -> c_int {
+    variadic!(execute_list, "8", "x1")
+}
+
+#[cfg(target_arch = "aarch64")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn execlp(file: *const c_char) -> c_int {
+    variadic!(execute_found, "8", "x1")
+}
+
+#[cfg(target_arch = "aarch64")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn execle(path: *const c_char) -> c_int {
+    variadic!(execute_with, "8", "x1")
 }

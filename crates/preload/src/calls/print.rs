@@ -1,17 +1,14 @@
 //! dprintf and its relatives: the C library writes for them without a call that is seen.
-//!
-//! In C these are variadic, and Rust has no way to write such a function. So a few instructions
-//! make a `va_list` of the registers, as each architecture's calling convention has it.
 
 #![allow(unsafe_code)]
 
-use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
 
 use crate::descriptors::is_socket;
 use crate::errno::{self, Outcome};
 use crate::interpose::interpose;
+use crate::variadic::variadic;
 
 unsafe extern "C" {
     fn vasprintf(place: *mut *mut c_char, format: *const c_char, list: *mut c_void) -> c_int;
@@ -75,79 +72,6 @@ unsafe extern "C-unwind" fn print_list_checked(
 ) -> c_int {
     // SAFETY: passed on from the program.
     unsafe { __vdprintf_chk(fd, flag, format, list) }
-}
-
-/// Calls a function with the `va_list` of a variadic function's arguments, in place of them.
-/// `$named` bytes of the general registers hold named arguments; `$list` is the register behind.
-#[cfg(target_arch = "x86_64")]
-macro_rules! variadic {
-    ($target:ident, $named:literal, $list:literal) => {
-        // 0: the va_list; 32: six general and eight vector registers; 216: the return address.
-        naked_asm!(
-            "sub rsp, 216",
-            "mov [rsp + 32], rdi",
-            "mov [rsp + 40], rsi",
-            "mov [rsp + 48], rdx",
-            "mov [rsp + 56], rcx",
-            "mov [rsp + 64], r8",
-            "mov [rsp + 72], r9",
-            "test al, al",
-            "je 2f",
-            "movaps [rsp + 80], xmm0",
-            "movaps [rsp + 96], xmm1",
-            "movaps [rsp + 112], xmm2",
-            "movaps [rsp + 128], xmm3",
-            "movaps [rsp + 144], xmm4",
-            "movaps [rsp + 160], xmm5",
-            "movaps [rsp + 176], xmm6",
-            "movaps [rsp + 192], xmm7",
-            "2:",
-            concat!("mov dword ptr [rsp], ", $named),
-            "mov dword ptr [rsp + 4], 48",
-            "lea rax, [rsp + 224]",
-            "mov [rsp + 8], rax",
-            "lea rax, [rsp + 32]",
-            "mov [rsp + 16], rax",
-            concat!("mov ", $list, ", rsp"),
-            "call {target}",
-            "add rsp, 216",
-            "ret",
-            target = sym $target,
-        )
-    };
-}
-
-#[cfg(target_arch = "aarch64")]
-macro_rules! variadic {
-    ($target:ident, $named:literal, $list:literal) => {
-        // 16: the va_list; 48: general registers; 112: vector registers; 240: the stack.
-        naked_asm!(
-            "stp x29, x30, [sp, -240]!",
-            "mov x29, sp",
-            "stp x0, x1, [sp, 48]",
-            "stp x2, x3, [sp, 64]",
-            "stp x4, x5, [sp, 80]",
-            "stp x6, x7, [sp, 96]",
-            "stp q0, q1, [sp, 112]",
-            "stp q2, q3, [sp, 144]",
-            "stp q4, q5, [sp, 176]",
-            "stp q6, q7, [sp, 208]",
-            "add x9, sp, 240",
-            "str x9, [sp, 16]",
-            "add x10, sp, 112",
-            "str x10, [sp, 24]",
-            "str x9, [sp, 32]",
-            concat!("mov w9, ", $named, " - 64"),
-            "str w9, [sp, 40]",
-            "mov w9, -128",
-            "str w9, [sp, 44]",
-            concat!("add ", $list, ", sp, 16"),
-            "bl {target}",
-            "ldp x29, x30, [sp], 240",
-            "ret",
-            target = sym $target,
-        )
-    };
 }
 
 #[cfg(target_arch = "x86_64")]
