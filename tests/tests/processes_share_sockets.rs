@@ -378,3 +378,8 @@ fn compare(source: &str) {
 fn sockets_survive_execl_and_its_like() {
     compare("executed.c");
 }
+
+#[test]
+fn queues_are_counted_as_the_kernel_counts() {
+    compare("queue_lengths.c");
+}

@@ -82,7 +82,7 @@ pub use memory::{MOST_AREA, TxArea, TxSlice};
 pub use net::{TcpListener, TcpStream, UdpSocket};
 pub use request::{Completion, Reply, Request, Ticket};
 pub use socket::{
-    MOST_SLICES, NewsReader, Readiness, Received, RecvFlags, RxArea, SendFlags, Socket, Watch,
-    poll, wait_any,
+    MOST_SLICES, NewsReader, OutputQueue, Readiness, Received, RecvFlags, RxArea, SendFlags,
+    Socket, Watch, poll, wait_any,
 };
 pub use wait::{PollCall, Wait};

@@ -29,6 +29,7 @@ mod file;
 mod handle;
 mod held_parts;
 mod options;
+mod queue_lengths;
 mod readiness;
 mod recv;
 mod recv_area;
@@ -39,6 +40,7 @@ mod urgent;
 mod watch;
 
 pub use self::handle::Socket;
+pub use self::queue_lengths::OutputQueue;
 pub use self::readiness::{Readiness, poll};
 pub use self::recv::RecvFlags;
 pub use self::recv_area::RxArea;

@@ -19,10 +19,10 @@ use crate::{readiness_signals, real};
 // asm-generic/ioctls.h and linux/sockios.h.
 const FIONREAD: c_ulong = 0x541B;
 const FIONBIO: c_ulong = 0x5421;
-/// SIOCOUTQ is the same number.
-const TIOCOUTQ: c_ulong = 0x5411;
+/// TIOCOUTQ is the same number.
+const SIOCOUTQ: c_ulong = 0x5411;
 const SIOCATMARK: c_ulong = 0x8905;
-/// Bytes that were not sent at all. They are not told from those that were not acknowledged.
+/// Bytes that were not sent at all.
 const SIOCOUTQNSD: c_ulong = 0x894B;
 
 const FIOASYNC: c_ulong = 0x5452;
@@ -68,7 +68,7 @@ unsafe fn control_file(real: Fcntl, fd: c_int, command: c_int, arg: c_ulong) -> 
 unsafe fn control_device(fd: c_int, request: c_ulong, arg: *mut c_char) -> Outcome<c_int> {
     let answer = match request {
         FIONREAD => Some(readable(fd)?),
-        TIOCOUTQ | SIOCOUTQNSD => Some(unsent(fd, request)?),
+        SIOCOUTQ | SIOCOUTQNSD => Some(unsent(fd, request)?),
         SIOCATMARK => {
             let entry = socket(fd)?;
             if entry.socket.kind() == SocketKind::Datagram {
@@ -107,14 +107,24 @@ fn readable(fd: c_int) -> Outcome<c_int> {
     if entry.socket.kind() == SocketKind::Stream && entry.socket.is_listening() {
         return Err(Errno::INVAL);
     }
+    // Those of a full queue are not all: the rest waits in the stack. A connection that another
+    // process has had before counts otherwise.
+    if entry.socket.has_full_queue() && !entry.is_shared() {
+        return Ok(count(entry.socket.unread_len()?));
+    }
     Ok(count(entry.socket.readable_len()))
 }
 
+/// Bytes of a stream that were not acknowledged, or that were not sent. A FIN counts one. Datagrams
+/// that the device does not have yet.
 fn unsent(fd: c_int, request: c_ulong) -> Outcome<c_int> {
     let entry = socket(fd)?;
     match entry.socket.kind() {
         SocketKind::Stream if entry.socket.is_listening() => Err(Errno::INVAL),
-        SocketKind::Stream => Ok(count(entry.socket.unsent_len())),
+        SocketKind::Stream => {
+            let queue = entry.socket.output_queue()?;
+            Ok(count(if request == SIOCOUTQ { queue.unacknowledged } else { queue.unsent }))
+        }
         _ if request == SIOCOUTQNSD => Err(Errno::NOTTY),
         _ => Ok(count(entry.socket.unsent_len())),
     }
