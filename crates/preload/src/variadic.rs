@@ -80,26 +80,28 @@ macro_rules! variadic {
 
 pub(crate) use variadic;
 
-/// A `va_list`.
-#[cfg(target_arch = "x86_64")]
+/// A `va_list`. `general` says where the next argument is among the saved registers.
 #[repr(C)]
 pub(crate) struct ArgumentList {
-    /// Where the next argument is among the saved registers, from 48 on: in none.
+    /// From their begin, bytes. From 48 on it is in none.
+    #[cfg(target_arch = "x86_64")]
     general: u32,
+    #[cfg(target_arch = "x86_64")]
     vector: u32,
+    #[cfg(target_arch = "x86_64")]
     overflow: *const *const c_void,
+    #[cfg(target_arch = "x86_64")]
     saved: *const u8,
-}
-
-/// A `va_list`.
-#[cfg(target_arch = "aarch64")]
-#[repr(C)]
-pub(crate) struct ArgumentList {
+    #[cfg(target_arch = "aarch64")]
     stack: *const *const c_void,
+    #[cfg(target_arch = "aarch64")]
     general_end: *const u8,
+    #[cfg(target_arch = "aarch64")]
     vector_end: *const u8,
-    /// Where the next argument is before `general_end`; from 0 on: in no register.
+    /// From their end, bytes below 0. From 0 on it is in none.
+    #[cfg(target_arch = "aarch64")]
     general: i32,
+    #[cfg(target_arch = "aarch64")]
     vector: i32,
 }
 

@@ -1,5 +1,5 @@
-//! How much lies in a stream's queues, as FIONREAD, SIOCOUTQ and SIOCOUTQNSD have it. TCP_INFO tells
-//! the stack's part.
+//! How much lies in a stream's queues, as FIONREAD, SIOCOUTQ and SIOCOUTQNSD have it. TCP_INFO
+//! tells the stack's part.
 
 use abi::Errno;
 use abi::client::QUEUE;
