@@ -380,6 +380,11 @@ fn sockets_survive_execl_and_its_like() {
 }
 
 #[test]
+fn children_wait_in_a_set_of_their_parent() {
+    compare("inherited_set.c");
+}
+
+#[test]
 fn queues_are_counted_as_the_kernel_counts() {
     compare("queue_lengths.c");
 }

@@ -24,7 +24,8 @@ use rustix::io::Errno;
 use sockets::{NewsReader, PollCall, cancellable};
 
 use crate::descriptors::{Descriptor, TABLE, install, socket};
-use crate::epoll_set::{EpollSet, Kick, kick_data};
+use crate::epoll_fork::cookie_of;
+use crate::epoll_set::{EpollSet, InheritedMember, Kick, kick_data};
 use crate::errno::{self, Outcome};
 use crate::interpose::interpose;
 use crate::open_socket::{OpenSocket, wait_any};
@@ -102,7 +103,38 @@ fn is_known(epfd: c_int) -> bool {
     TABLE.kind(epfd) == Kind::Epoll
 }
 
+/// Takes up the members that this process has inherited with a set: the parent loses connections
+/// that it does not share with the child.
+#[cold]
+pub(crate) fn take_up_members(epfd: c_int, set: &Arc<EpollSet>) {
+    for InheritedMember { fd, cookie, interest } in set.take_inherited() {
+        // Closed meanwhile, or another one.
+        if cookie_of(fd) != Some(cookie) {
+            continue;
+        }
+        if let Ok(socket) = socket(fd) {
+            let add = (libc::EPOLL_CTL_ADD, fd);
+            let _ = set.control(add, &socket, Some(interest), || kick_for(epfd));
+        }
+    }
+}
+
+fn kick_for(epfd: c_int) -> Outcome<Kick> {
+    let known = |kick| install(kick, Descriptor::Internal);
+    Kick::new(epfd, known, |kick| drop(TABLE.take(kick)))
+}
+
 unsafe fn control(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> Outcome<c_int> {
+    if let Some(Descriptor::Epoll(set)) = TABLE.get(epfd)
+        && set.has_inherited()
+    {
+        // SAFETY: the caller says that it is null or points to an event.
+        let event = unsafe { event.as_ref() };
+        let interest = event.map(|event| Interest { events: event.events, data: event.u64 });
+        if let Some(done) = set.control_inherited((op, fd), interest) {
+            return done.map(|()| 0);
+        }
+    }
     if TABLE.kind(fd) == Kind::Inherited {
         socket(fd)?;
     }
@@ -112,9 +144,7 @@ unsafe fn control(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) ->
             // SAFETY: the caller says that it is null or points to an event.
             let event = unsafe { event.as_ref() };
             let interest = event.map(|event| Interest { events: event.events, data: event.u64 });
-            let known = |kick| install(kick, Descriptor::Internal);
-            let kick = || Kick::new(epfd, known, |kick| drop(TABLE.take(kick)));
-            set.control((op, fd), &socket, interest, kick)?;
+            set.control((op, fd), &socket, interest, || kick_for(epfd))?;
             return Ok(0);
         }
         _ if TABLE.kind(fd) == Kind::Internal => return Err(Errno::BADF),
@@ -242,6 +272,9 @@ fn wait(
     mask: Option<&sigset_t>,
 ) -> Outcome<c_int> {
     let Some(Descriptor::Epoll(set)) = TABLE.get(epfd) else { return Err(Errno::BADF) };
+    if set.has_inherited() {
+        take_up_members(epfd, &set);
+    }
     let deadline = timeout.and_then(time::after);
     let mut kernel_ready = false;
     loop {

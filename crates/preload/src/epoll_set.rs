@@ -75,10 +75,23 @@ pub(crate) struct EpollSet {
     members: AtomicUsize,
     /// Has the kernel's set ever had a member of the program's?
     kernel_members: AtomicBool,
+    /// Are there inherited members that were not taken up yet?
+    has_inherited: AtomicBool,
+}
+
+/// A member of a set that a forked child inherits.
+#[derive(Debug, Clone)]
+pub(crate) struct InheritedMember {
+    pub(crate) fd: c_int,
+    /// The cookie of its placeholder: the number may be another socket's by now.
+    pub(crate) cookie: u64,
+    pub(crate) interest: Interest,
 }
 
 #[derive(Default)]
 pub(crate) struct EpollState {
+    /// See [`EpollSet::inheriting`].
+    inherited: Vec<InheritedMember>,
     pub(crate) registrations: Registrations<Arc<OpenSocket>>,
     nested: Vec<NestedSet>,
     kick: Option<Kick>,
@@ -148,7 +161,7 @@ impl EpollState {
     }
 
     fn count(&self) -> usize {
-        self.registrations.len() + self.nested.len()
+        self.registrations.len() + self.nested.len() + self.inherited.len()
     }
 
     /// Wakes all threads that sleep in this set.
@@ -182,6 +195,73 @@ impl Drop for Sleeping<'_> {
 }
 
 impl EpollSet {
+    /// A forked child's set in the place of its parent's, with the same members. They are taken up
+    /// when the child first waits in it.
+    pub(crate) fn inheriting(inherited: Vec<InheritedMember>) -> Self {
+        Self {
+            members: AtomicUsize::new(inherited.len()),
+            has_inherited: AtomicBool::new(!inherited.is_empty()),
+            // The kernel's set is the parent's, with the parent's members.
+            kernel_members: AtomicBool::new(true),
+            state: Mutex::new(EpollState { inherited, ..EpollState::default() }),
+        }
+    }
+
+    /// What a forked child inherits of its members, by the cookies of their numbers.
+    pub(crate) fn members_to_inherit(
+        &self,
+        cookie_of: impl Fn(c_int) -> Option<u64>,
+    ) -> Vec<InheritedMember> {
+        let state = self.state();
+        let known = state.registrations.all().filter_map(|(fd, interest)| {
+            Some(InheritedMember { fd, cookie: cookie_of(fd)?, interest })
+        });
+        // A child that has not waited itself.
+        let inherited = state.inherited.iter().cloned();
+        known.chain(inherited).collect()
+    }
+
+    /// Are there inherited members that were not taken up yet?
+    #[inline]
+    pub(crate) fn has_inherited(&self) -> bool {
+        self.has_inherited.load(Ordering::Relaxed)
+    }
+
+    /// The inherited members, to be taken up by the caller.
+    pub(crate) fn take_inherited(&self) -> Vec<InheritedMember> {
+        let mut state = self.state();
+        let inherited = core::mem::take(&mut state.inherited);
+        self.has_inherited.store(false, Ordering::Relaxed);
+        self.members.store(state.count(), Ordering::Release);
+        inherited
+    }
+
+    /// EPOLL_CTL operation `op` on a member that is inherited. It stays the parent's until the
+    /// child waits. `None`: it is none of them.
+    pub(crate) fn control_inherited(
+        &self,
+        (op, fd): (c_int, c_int),
+        interest: Option<Interest>,
+    ) -> Option<Outcome<()>> {
+        let mut state = self.state();
+        let at = state.inherited.iter().position(|member| member.fd == fd)?;
+        Some(match (op, interest) {
+            (libc::EPOLL_CTL_ADD, Some(_)) => Err(Errno::EXIST),
+            (libc::EPOLL_CTL_MOD, Some(interest)) => {
+                state.inherited[at].interest = interest;
+                Ok(())
+            }
+            (libc::EPOLL_CTL_DEL, _) => {
+                state.inherited.remove(at);
+                self.has_inherited.store(!state.inherited.is_empty(), Ordering::Relaxed);
+                self.members.store(state.count(), Ordering::Release);
+                Ok(())
+            }
+            (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, None) => Err(Errno::FAULT),
+            _ => Err(Errno::INVAL),
+        })
+    }
+
     pub(crate) fn state(&self) -> MutexGuard<'_, EpollState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

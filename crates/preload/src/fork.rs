@@ -2,7 +2,8 @@
 //!
 //! * **fork**: the child has copies of everything and may use nothing of it, since a ring has one
 //!   producer. Before the fork, all sockets become shared ([`sharing`]). In the child, the fork
-//!   handler notes that they are inherited, and lets go of the parent's control connection. The
+//!   handler notes that they are inherited, makes its epoll sets ([`epoll_fork`]), and lets go of
+//!   the parent's control connection. The
 //!   child's first use of a socket makes it a client of its own, and takes up the socket.
 //! * **vfork** and `posix_spawn`: see [`process`].
 //! * **exec**: memory and internal descriptors (all CLOEXEC) go. Placeholders without CLOEXEC stay,
@@ -12,7 +13,8 @@
 
 use crate::descriptors::TABLE;
 use crate::{
-    adopted, cancellation, host, instance, placeholder, process, readiness_signals, sharing,
+    adopted, cancellation, epoll_fork, host, instance, placeholder, process, readiness_signals,
+    sharing,
 };
 
 /// Once per process image, before any other use: remembers the process and registers the handler.
@@ -30,7 +32,10 @@ pub(crate) fn watch() {
 
 /// The child may use the parent's sockets, too. A panic must not keep the process from its fork.
 unsafe extern "C" fn prepare() {
-    let _ = std::panic::catch_unwind(|| sharing::share(|_| true));
+    let _ = std::panic::catch_unwind(|| {
+        sharing::share(|_| true);
+        epoll_fork::note();
+    });
 }
 
 unsafe extern "C" fn child() {
@@ -45,5 +50,8 @@ unsafe extern "C" fn child() {
     host::forget();
     TABLE.inherit();
     // A panic here could only be reported, and nothing can be reported here.
-    let _ = std::panic::catch_unwind(sockets::forked);
+    let _ = std::panic::catch_unwind(|| {
+        epoll_fork::inherit();
+        sockets::forked();
+    });
 }

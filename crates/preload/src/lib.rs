@@ -22,6 +22,7 @@
 //! poll: poll over Tasuki and kernel descriptors
 //! epoll: epoll over both
 //! fork: what a forked child starts with
+//! epoll_fork: epoll sets that a forked child inherits
 //! host: the stack in this process (mode `library`)
 //! placeholder sharing: kernel descriptors that stand for sockets; sockets that become shared
 //! readiness_signals: SIGIO and SIGURG
@@ -55,6 +56,7 @@ mod descriptors;
 mod duties;
 mod edge;
 mod epoll;
+mod epoll_fork;
 mod epoll_set;
 mod errno;
 mod fork;

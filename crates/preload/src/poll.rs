@@ -22,6 +22,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use sockets::PollCall;
 
 use crate::descriptors::{Descriptor, TABLE, socket};
+use crate::epoll::take_up_members;
 use crate::epoll_set::EpollSet;
 use crate::errno::{self, Outcome};
 use crate::interpose::{alias, interpose};
@@ -84,7 +85,12 @@ impl<'a> Poll<'a> {
                 (Kind::Inherited, _) => socket(fd.fd).map_or(Item::Invalid, Item::Socket),
                 (Kind::Socket | Kind::Epoll, _) => match TABLE.get(fd.fd) {
                     Some(Descriptor::Socket(entry)) => Item::Socket(entry),
-                    Some(Descriptor::Epoll(set)) => Item::Set(set, ask_kernel(fd)),
+                    Some(Descriptor::Epoll(set)) => {
+                        if set.has_inherited() {
+                            take_up_members(fd.fd, &set);
+                        }
+                        Item::Set(set, ask_kernel(fd))
+                    }
                     Some(Descriptor::Internal) => Item::Invalid,
                     None => Item::Kernel(ask_kernel(fd)),
                 },

@@ -203,6 +203,15 @@ impl<S: Source> Registrations<S> {
         Ok(())
     }
 
+    /// All of them, by number. One that has made its one report asks for no events.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (c_int, Interest)> {
+        self.list.iter().flatten().map(|one| {
+            let Interest { events, data } = one.interest;
+            let events = if one.armed { events } else { 0 };
+            (one.fd, Interest { events, data })
+        })
+    }
+
     /// EPOLL_CTL_DEL.
     ///
     /// # Errors
