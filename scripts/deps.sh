@@ -26,12 +26,13 @@ case "$what" in test | programs)
     redis-server:redis-server redis-cli:redis-tools php:php-cli ruby:ruby wrk:wrk ab:apache2-utils
     systemd-socket-activate:systemd socat:socat wget:wget nc:netcat-openbsd rsync:rsync dig:bind9-dnsutils
     sockperf:sockperf iperf3:iperf3 ssh:openssh-client sshd:openssh-server
-    strace:strace gdb:gdb valgrind:valgrind" ;;
+    strace:strace gdb:gdb valgrind:valgrind redis-benchmark:redis-tools readelf:binutils
+    node:nodejs java:default-jdk-headless javac:default-jdk-headless go:golang-go" ;;
 esac
 [ "$(id -u)" != 0 ] || tools="$tools $programs"
 
-# Debian keeps some programs off PATH.
-for folder in /usr/sbin /usr/lib/postgresql/*/bin; do PATH="$PATH:$folder"; done
+# Debian keeps some programs off PATH; Go's own archive is unpacked in /usr/local.
+for folder in /usr/sbin /usr/lib/postgresql/*/bin /usr/local/go/bin; do PATH="$PATH:$folder"; done
 
 commands=
 packages=
@@ -41,6 +42,12 @@ for tool in $tools; do
         packages="$packages ${tool#*:}"
     fi
 done
+
+# A module, which is no command.
+if [ "$(id -u)" = 0 ] && [ -n "$programs" ] && ! python3 -c 'import requests' 2>/dev/null; then
+    commands="$commands python3-requests"
+    packages="$packages python3-requests"
+fi
 
 install() {
     # systemctl, which packages of servers call, starts nothing when it is offline.

@@ -48,6 +48,15 @@ impl ProgramWorld {
     /// When the rights are there and it cannot be made.
     #[must_use]
     pub fn new(programs: &[&str]) -> Option<Self> {
+        Self::new_with(programs, &[])
+    }
+
+    /// As [`ProgramWorld::new`], with more options for the instance.
+    ///
+    /// # Panics
+    /// When the rights are there and it cannot be made.
+    #[must_use]
+    pub fn new_with(programs: &[&str], options: &[&str]) -> Option<Self> {
         let mode = Mode::shared()?;
         if let Some(missing) = programs.iter().chain(&["nft"]).find(|name| !installed(name)) {
             skip(&format!("{missing} is not installed: `scripts/deps.sh programs` installs it"));
@@ -62,7 +71,7 @@ impl ProgramWorld {
         let open = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(world.path("."), open).expect("the test's own folder");
         world.watch();
-        world.up(NET, mode, &[]);
+        world.up(NET, mode, options);
         Some(world)
     }
 

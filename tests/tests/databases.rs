@@ -241,3 +241,52 @@ fn redis_replicates() {
     }
     world.end();
 }
+
+/// Its own load generator, on both hosts, of a server on Tasuki and of one on the far host. What is
+/// counted there is what was asked for.
+fn redis_benchmark(requests: u32, threads: &str) {
+    let Some(world) = ProgramWorld::new(&["redis-server", "redis-benchmark", "redis-cli"]) else {
+        return;
+    };
+    let server = ["redis-server", "--port", "7000", "--bind", "0.0.0.0", "--save", ""];
+    let server = [&server[..], &["--protected-mode", "no", "--io-threads", "2"]].concat();
+    let far = world.spawn(&server);
+    let mut near = world.start(&server);
+    world.listens(&mut near, 7000);
+    let _ = far.line("Ready to accept connections");
+    let count = requests.to_string();
+    for at in [HOST, STACK] {
+        let mut asked = 0;
+        for (clients, pipeline) in [("1", "1"), ("50", "1"), ("50", "16")] {
+            let words = ["redis-benchmark", "-h", at, "-p", "7000", "--threads", threads, "-q"];
+            let load = ["-t", "incr,lpush", "-n", &count, "-c", clients, "-P", pipeline];
+            world.run_on_both(&[&words[..], &load].concat(), |said| {
+                let said = said.success();
+                assert_eq!(said.stdout.matches("requests per second").count(), 2, "{said}");
+                asked += requests;
+            });
+        }
+        for query in [&["get", "counter:__rand_int__"][..], &["llen", "mylist"]] {
+            let words = [&["redis-cli", "-h", at, "-p", "7000"], query].concat();
+            world.run_on_both(&words, |said| {
+                assert_eq!(said.success().stdout.trim(), asked.to_string(), "{query:?} of {at}");
+            });
+        }
+    }
+    for server in [far, near] {
+        server.signal(rustix::process::Signal::TERM);
+        let _ = server.finish().success();
+    }
+    world.end();
+}
+
+#[test]
+fn redis_benchmark_counts_right() {
+    redis_benchmark(3200, "2");
+}
+
+#[test]
+#[ignore = "long: `make test-programs` runs it"]
+fn redis_benchmark_counts_much_right() {
+    redis_benchmark(32_000, "4");
+}
