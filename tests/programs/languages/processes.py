@@ -44,14 +44,20 @@ def work(port):
         results.put((number, digest(data)))
 
 
+def start(workers, target, *words):
+    """Forks workers, which end with the server. A handler would be in their way."""
+    for _ in range(workers):
+        fork.Process(target=target, args=words, daemon=True).start()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    print("ready", flush=True)
+
+
 def manage(port, workers):
     jobs, results = queue.Queue(), queue.Queue()
     Manager.register("jobs", callable=lambda: jobs)
     Manager.register("results", callable=lambda: results)
     server = Manager(("0.0.0.0", port), KEY).get_server()
-    for _ in range(workers):
-        fork.Process(target=work, args=(port,), daemon=True).start()
-    print("ready", flush=True)
+    start(workers, work, port)
     server.serve_forever()
 
 
@@ -80,9 +86,7 @@ def accept(listener):
 
 def listen(port, workers):
     listener = multiprocessing.connection.Listener(("0.0.0.0", port), backlog=50, authkey=KEY)
-    for _ in range(workers - 1):
-        fork.Process(target=accept, args=(listener,), daemon=True).start()
-    print("ready", flush=True)
+    start(workers - 1, accept, listener)
     accept(listener)
 
 
@@ -105,8 +109,6 @@ def talk(address, port, times):
 
 
 if __name__ == "__main__":
-    # At the end of a server its workers end, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     what, *words = sys.argv[1:]
     {"manage": manage, "order": order, "listen": listen, "talk": talk}[what](
         *(int(word) if word.isdigit() else word for word in words)
