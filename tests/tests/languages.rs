@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use rustix::process::Signal;
 use tasuki_tests::{
-    HOST, HOST6, ProgramWorld, Running, STACK, STACK6, installed, program, sha256, skip,
+    DEVICE, HOST, HOST6, ProgramWorld, Running, STACK, STACK6, installed, program, sha256, skip,
     write_noise,
 };
 
@@ -455,4 +455,32 @@ fn python_processes_talk_much_over_tcp() {
 #[ignore = "long: `make test-programs` runs it"]
 fn python_processes_talk_through_the_relay() {
     multiprocessing(&BY_RELAY, 10);
+}
+
+/// Java reads /proc/net/if_inet6 and asks by ioctl, node calls getifaddrs. Neither sees the host's.
+#[test]
+fn java_and_node_see_the_instances_interfaces() {
+    let Some(world) = world(&["java", "javac", "node"], SHORT) else { return };
+    let said = run_inside(&world, &BY_BOTH, &java(&world, "Interfaces")).stdout;
+    let eth0 = said.lines().find_map(|line| line.strip_prefix("eth0 false true "));
+    let (mac, _) = eth0.and_then(|rest| rest.split_once(' ')).expect("eth0 with its address");
+    assert_eq!(mac.split(':').count(), 6, "{said}");
+    let six = "fd00:219:7:0:0:0:0:2";
+    for line in
+        [&format!("eth0 {STACK}"), &format!("eth0 {six}"), "lo 127.0.0.1", "lo 0:0:0:0:0:0:0:1"]
+    {
+        assert!(said.lines().any(|said| said == line), "{line}: {said}");
+    }
+    assert!(!said.contains(DEVICE), "{said}");
+    let code = "for (const [name, rows] of Object.entries(os.networkInterfaces()))
+                for (const row of rows) console.log(name, row.address, row.mac)";
+    let words = ["node", "-e", code].map(str::to_owned);
+    for how in [BY_BOTH, BY_RELAY] {
+        let said = run_inside(&world, &how, &words).stdout;
+        for line in [format!("eth0 {STACK}"), format!("eth0 {STACK6}")] {
+            assert!(said.contains(&format!("{line} {mac}\n")), "{line} {mac}: {said}");
+        }
+        assert!(!said.contains(DEVICE), "{said}");
+    }
+    world.end();
 }

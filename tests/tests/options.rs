@@ -1,7 +1,7 @@
 //! A program's view of its sockets and of the network: options, TCP_INFO, interfaces. Also the
 //! options that the kernel at the other end negotiated with Tasuki.
 
-use tasuki_tests::{HOST, Mode, Running, World, eventually};
+use tasuki_tests::{DEVICE, HOST, Mode, Nic, Running, STACK, STACK6, World, eventually};
 
 const NET: &str = "options";
 
@@ -78,4 +78,48 @@ fn a_connection_that_is_over_has_no_peer() {
         "connected: a name",
     ];
     assert_eq!(said.stdout.lines().collect::<Vec<_>>(), lines, "{said}");
+}
+
+/// The host's devices are neither seen nor changed by ioctls on the program's sockets.
+#[test]
+fn interfaces_by_ioctl_are_the_instances() {
+    let Some(world) = World::over(Nic::Tap) else { return };
+    let six = format!("{STACK6}/64");
+    world.up(NET, Mode::given(), &["--ip", &six]);
+    let links = || world.run(&["ip", "-o", "link", "show", "dev", DEVICE]).success().stdout;
+    let before = links();
+    let words = world.script("network_ioctls.py", &[DEVICE]);
+    let said = Running::start(world.on_net(NET, &words)).finish().success();
+    assert_eq!(links(), before, "the host's device is as before");
+    let both = format!("[('eth0', '{STACK}'), ('lo', '127.0.0.1')]");
+    let digits = format!("{:032x}", STACK6.parse::<std::net::Ipv6Addr>().unwrap().to_bits());
+    let families = ["AF_INET", "AF_INET6"].into_iter().flat_map(|family| {
+        [
+            format!("{family} needed 80 []"),
+            format!("{family} 39 0 []"),
+            format!("{family} 400 80 {both}"),
+        ]
+    });
+    let lines = [
+        "negative (0, [])".to_owned(),
+        "null EFAULT".to_owned(),
+        "eth0 0x8917 020000000adb0702".to_owned(),
+        "eth0 0x891d 0000000000000000".to_owned(),
+        "lo 0x8942 e803000000000000".to_owned(),
+        "host 0x8913 ENODEV".to_owned(),
+        "host 0x8942 ENODEV".to_owned(),
+        "host 0x8914 ENOTSUP".to_owned(),
+        "host 0x8922 ENOTSUP".to_owned(),
+        "host 0x8946 ENOTSUP".to_owned(),
+        "wireless ENOTSUP".to_owned(),
+        "hardware True".to_owned(),
+        format!("/proc/net/if_inet6 {digits} 01 40 00 80 eth0"),
+        format!("/proc/self/net/if_inet6 {digits} 01 40 00 80 eth0"),
+    ];
+    for line in families.chain(lines) {
+        assert!(said.stdout.lines().any(|said| said == line), "{line} is not in: {said}");
+    }
+    assert!(!said.stdout.contains(&format!(" {DEVICE}")), "{said}");
+    world.down(NET);
+    world.assert_nothing_left();
 }

@@ -11,6 +11,7 @@ mod msg;
 mod names;
 mod options;
 mod print;
+mod proc_net;
 mod splice;
 mod stdio;
 mod syscall;

@@ -108,6 +108,8 @@ real_calls! {
     fn close(fd: c_int) -> c_int;
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
     fn fclose(file: *mut FILE) -> c_int;
+    fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE;
+    fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE;
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
     fn freopen(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE;
     fn freopen64(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE;

@@ -24,7 +24,10 @@ use crate::sockaddr::to_bytes;
 /// Bytes of an interface's name with the zero behind it.
 const NAME: usize = libc::IFNAMSIZ;
 
-fn interfaces() -> Outcome<Vec<InterfaceStatus>> {
+/// Linux's usual length of an interface's transmit queue, which SIOCGIFTXQLEN tells.
+const QUEUE: c_int = 1000;
+
+pub(super) fn interfaces() -> Outcome<Vec<InterfaceStatus>> {
     Ok(instance::client()?.network()?.interfaces)
 }
 
@@ -67,6 +70,9 @@ fn broadcast(address: &AddressStatus) -> Option<IpAddr> {
     }
 }
 
+/// `struct rtnl_link_stats`: 24 counters.
+type Counters = [u32; 24];
+
 /// One element of getifaddrs' list, with the memory that it points to.
 #[repr(C)]
 struct Element {
@@ -75,6 +81,59 @@ struct Element {
     netmask: sockaddr_storage,
     broadcast: sockaddr_storage,
     name: [u8; NAME],
+    counters: Counters,
+}
+
+impl Element {
+    /// What each element of an interface has.
+    fn begin(&mut self, interface: &InterfaceStatus) {
+        self.name = name_bytes(&interface.name);
+        self.head.ifa_name = self.name.as_mut_ptr().cast();
+        self.head.ifa_flags = flags(interface).cast_unsigned();
+        self.head.ifa_addr = (&raw mut self.address).cast();
+    }
+
+    /// The element of the interface itself. Its counters are 0.
+    fn link(&mut self, interface: &InterfaceStatus) {
+        self.begin(interface);
+        fill_link(&mut self.address, interface, &hardware_bytes(interface));
+        let broadcast = [u8::MAX; 6].map(|byte| if interface.mac.is_some() { byte } else { 0 });
+        fill_link(&mut self.broadcast, interface, &broadcast);
+        self.head.ifa_ifu = (&raw mut self.broadcast).cast();
+        self.head.ifa_data = (&raw mut self.counters).cast();
+    }
+
+    /// The element of one of its addresses.
+    fn address(&mut self, interface: &InterfaceStatus, address: &AddressStatus) {
+        self.begin(interface);
+        fill(&mut self.address, address.address, interface.index);
+        fill(&mut self.netmask, netmask(address), 0);
+        self.head.ifa_netmask = (&raw mut self.netmask).cast();
+        let broadcast = broadcast(address).filter(|_| interface.mac.is_some());
+        if let Some(broadcast) = broadcast {
+            fill(&mut self.broadcast, broadcast, 0);
+            self.head.ifa_ifu = (&raw mut self.broadcast).cast();
+        }
+    }
+}
+
+/// An interface's hardware address as a `struct sockaddr_ll`.
+fn fill_link(place: &mut sockaddr_storage, interface: &InterfaceStatus, address: &[u8; 6]) {
+    const { assert!(size_of::<libc::sockaddr_ll>() <= size_of::<sockaddr_storage>()) };
+    let mut sll_addr = [0; 8];
+    sll_addr.iter_mut().zip(address).for_each(|(to, from)| *to = *from);
+    #[expect(clippy::cast_possible_truncation, reason = "AF_PACKET is 17")]
+    let link = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as libc::sa_family_t,
+        sll_protocol: 0,
+        sll_ifindex: interface.index.cast_signed(),
+        sll_hatype: hardware_kind(interface),
+        sll_pkttype: 0,
+        sll_halen: 6,
+        sll_addr,
+    };
+    // SAFETY: the place is longer than a sockaddr_ll, and aligned for every address.
+    unsafe { (&raw mut *place).cast::<libc::sockaddr_ll>().write(link) };
 }
 
 /// An address as a `struct sockaddr_in` or `sockaddr_in6`; link-local ones name their interface.
@@ -96,10 +155,12 @@ unsafe fn list(place: *mut *mut ifaddrs) -> Outcome<c_int> {
     // SAFETY: the program says that it is valid, or it is null.
     let place = unsafe { place.as_mut() }.ok_or(Errno::FAULT)?;
     let interfaces = interfaces()?;
-    let rows: Vec<_> = interfaces
-        .iter()
-        .flat_map(|interface| interface.addresses.iter().map(move |address| (interface, address)))
-        .collect();
+    // The C library has all interfaces before all addresses.
+    let links = interfaces.iter().map(|interface| (interface, None));
+    let addresses = interfaces.iter().flat_map(|interface| {
+        interface.addresses.iter().map(move |address| (interface, Some(address)))
+    });
+    let rows: Vec<_> = links.chain(addresses).collect();
     *place = null_mut();
     if rows.is_empty() {
         return Ok(0);
@@ -114,19 +175,11 @@ unsafe fn list(place: *mut *mut ifaddrs) -> Outcome<c_int> {
     let elements = unsafe { core::slice::from_raw_parts_mut(memory, rows.len()) };
     let mut next: *mut ifaddrs = null_mut();
     for (element, (interface, address)) in elements.iter_mut().zip(rows).rev() {
-        element.name = name_bytes(&interface.name);
-        fill(&mut element.address, address.address, interface.index);
-        fill(&mut element.netmask, netmask(address), 0);
-        element.head.ifa_next = next;
-        element.head.ifa_name = element.name.as_mut_ptr().cast();
-        element.head.ifa_flags = flags(interface).cast_unsigned();
-        element.head.ifa_addr = (&raw mut element.address).cast();
-        element.head.ifa_netmask = (&raw mut element.netmask).cast();
-        let broadcast = broadcast(address).filter(|_| interface.mac.is_some());
-        if let Some(broadcast) = broadcast {
-            fill(&mut element.broadcast, broadcast, 0);
-            element.head.ifa_ifu = (&raw mut element.broadcast).cast();
+        match address {
+            None => element.link(interface),
+            Some(address) => element.address(interface, address),
         }
+        element.head.ifa_next = next;
         next = &raw mut element.head;
     }
     *place = next;
@@ -183,26 +236,80 @@ fn names(interfaces: &[InterfaceStatus]) -> Outcome<*mut libc::if_nameindex> {
     Ok(memory)
 }
 
-/// Answers an ioctl about an interface. `None`: the ioctl is about something else.
+/// `struct ifconf` (netdevice(7)).
+#[repr(C)]
+struct InterfaceList {
+    len: c_int,
+    place: *mut ifreq,
+}
+
+/// Lists the interfaces with an IPv4 address: as many as there is room for. Without a place it
+/// tells the room that is needed.
+unsafe fn list_conf(conf: *mut InterfaceList) -> Outcome<()> {
+    // SAFETY: the program says that it points to an ifconf, or it is null.
+    let conf = unsafe { conf.as_mut() }.ok_or(Errno::FAULT)?;
+    // As on Linux, a length below zero is none, and without a place it means nothing.
+    let room = usize::try_from(conf.len).unwrap_or(0);
+    let interfaces = interfaces()?;
+    let rows = interfaces.iter().flat_map(|interface| {
+        let four = interface.addresses.iter().filter(|one| one.address.is_ipv4());
+        four.map(move |one| (interface, v4(one.address)))
+    });
+    let mut count = 0;
+    for (interface, address) in rows {
+        if !conf.place.is_null() {
+            if (count + 1) * size_of::<ifreq>() > room {
+                break;
+            }
+            // SAFETY: all zero bytes are a value of it.
+            let mut row: ifreq = unsafe { core::mem::zeroed() };
+            let name = name_bytes(&interface.name);
+            row.ifr_name.iter_mut().zip(name).for_each(|(to, from)| *to = from.cast_signed());
+            row.ifr_ifru.ifru_addr = address;
+            // SAFETY: the program says that so many bytes are writable; they may be unaligned.
+            unsafe { conf.place.wrapping_add(count).write_unaligned(row) };
+        }
+        count += 1;
+    }
+    conf.len = c_int::try_from(count * size_of::<ifreq>()).map_err(|_| Errno::INVAL)?;
+    Ok(())
+}
+
+/// Answers an ioctl about interfaces. `None`: the ioctl is about something else.
+///
+/// To the kernel the placeholder is a socket of the host's network namespace. So what is not
+/// answered here must not reach it: it would show, and change, the host's devices.
 ///
 /// # Errors
-/// ENODEV for a name that no interface has, EADDRNOTAVAIL when it has no IPv4 address, EFAULT.
+/// ENODEV for a name that no interface has, EADDRNOTAVAIL when it has no IPv4 address, EFAULT,
+/// EOPNOTSUPP for requests that are not known here.
 ///
 /// # Safety
 /// `arg` is as the request's manual page (netdevice(7)) requires, or null.
 pub(super) unsafe fn control(request: libc::c_ulong, arg: *mut c_char) -> Option<Outcome<c_int>> {
+    // SIOCGIFNAME is the first of them (linux/sockios.h). The others are those of wireless devices.
+    if !matches!(request, 0x8910..=0x89FF | 0x8B00..=0x8BFF) {
+        return None;
+    }
     let known = [
         libc::SIOCGIFFLAGS,
         libc::SIOCGIFADDR,
+        libc::SIOCGIFDSTADDR,
         libc::SIOCGIFNETMASK,
         libc::SIOCGIFBRDADDR,
+        libc::SIOCGIFMETRIC,
         libc::SIOCGIFMTU,
         libc::SIOCGIFHWADDR,
         libc::SIOCGIFINDEX,
         libc::SIOCGIFNAME,
+        libc::SIOCGIFTXQLEN,
     ];
+    if request == libc::c_ulong::from(libc::SIOCGIFCONF) {
+        // SAFETY: passed on from the program.
+        return Some(unsafe { list_conf(arg.cast()) }.map(|()| 0));
+    }
     if !known.iter().any(|one| libc::c_ulong::from(*one) == request) {
-        return None;
+        return Some(Err(Errno::OPNOTSUPP));
     }
     // SAFETY: the program says that it points to an ifreq, or it is null.
     let place = unsafe { arg.cast::<ifreq>().as_mut() };
@@ -238,7 +345,12 @@ fn answer(request: libc::c_ulong, place: &mut ifreq) -> Outcome<()> {
         libc::SIOCGIFINDEX => place.ifr_ifru.ifru_ifindex = found.index.cast_signed(),
         libc::SIOCGIFMTU => place.ifr_ifru.ifru_mtu = found.mtu.cast_signed(),
         libc::SIOCGIFHWADDR => place.ifr_ifru.ifru_hwaddr = hardware(found),
-        libc::SIOCGIFADDR => place.ifr_ifru.ifru_addr = v4(first()?.address),
+        libc::SIOCGIFMETRIC => place.ifr_ifru.ifru_metric = 0,
+        libc::SIOCGIFTXQLEN => place.ifr_ifru.ifru_metric = QUEUE,
+        // No interface is the end of a point-to-point link: the address is its own.
+        libc::SIOCGIFADDR | libc::SIOCGIFDSTADDR => {
+            place.ifr_ifru.ifru_addr = v4(first()?.address);
+        }
         libc::SIOCGIFNETMASK => place.ifr_ifru.ifru_netmask = v4(netmask(first()?)),
         _ => {
             let address = first()?;
@@ -264,11 +376,22 @@ fn v4(ip: IpAddr) -> sockaddr {
 /// ARPHRD_ETHER with the hardware address, or ARPHRD_LOOPBACK.
 fn hardware(interface: &InterfaceStatus) -> sockaddr {
     let mut data = [0; 14];
+    let bytes = hardware_bytes(interface);
+    data.iter_mut().zip(bytes).for_each(|(to, from)| *to = from.cast_signed());
+    sockaddr { sa_family: hardware_kind(interface), sa_data: data }
+}
+
+fn hardware_kind(interface: &InterfaceStatus) -> u16 {
+    if interface.mac.is_some() { libc::ARPHRD_ETHER } else { libc::ARPHRD_LOOPBACK }
+}
+
+/// The hardware address; zeros for a loopback interface.
+fn hardware_bytes(interface: &InterfaceStatus) -> [u8; 6] {
+    let mut address = [0; 6];
     let bytes = interface.mac.iter().flat_map(|mac| mac.split(':'));
     let bytes = bytes.filter_map(|byte| u8::from_str_radix(byte, 16).ok());
-    data.iter_mut().zip(bytes).for_each(|(to, from)| *to = from.cast_signed());
-    let kind = if interface.mac.is_some() { libc::ARPHRD_ETHER } else { libc::ARPHRD_LOOPBACK };
-    sockaddr { sa_family: kind, sa_data: data }
+    address.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+    address
 }
 
 interpose! {
