@@ -27,8 +27,11 @@ const NAME: usize = libc::IFNAMSIZ;
 /// Linux's usual length of an interface's transmit queue, which SIOCGIFTXQLEN tells.
 const QUEUE: c_int = 1000;
 
+/// All interfaces. As on Linux, the loopback interface is the first.
 pub(super) fn interfaces() -> Outcome<Vec<InterfaceStatus>> {
-    Ok(instance::client()?.network()?.interfaces)
+    let mut all = instance::client()?.network()?.interfaces;
+    all.sort_by_key(|interface| interface.mac.is_some());
+    Ok(all)
 }
 
 fn flags(interface: &InterfaceStatus) -> c_int {

@@ -1,8 +1,8 @@
 //! /proc/net/if_inet6 as the C library's fopen(3) opens it: the stack's IPv6 addresses.
 //!
 //! The kernel shows the files of /proc/net by the reader's network namespace, which is the host's.
-//! Java reads this one and asks for each interface's flags by ioctl; so one that is the host's would
-//! be an error there. No other program that reads /proc/net is known to need the stack's view.
+//! Java reads this one and asks for each interface's flags by ioctl, which fails for one of the
+//! host's. No other program that reads /proc/net is known to need the stack's view.
 
 #![allow(unsafe_code)]
 
