@@ -100,6 +100,46 @@ fn a_port_is_free_again_and_belongs_to_one() {
     end(&world);
 }
 
+/// As a proxy does: it has connections to the port of others at which it listens itself.
+#[test]
+fn a_program_connects_to_the_port_at_which_it_listens() {
+    let Some(world) = world() else { return };
+    let echo = world.spawn(&world.script("echo.py", &["0.0.0.0", "8000"]));
+    let _ = echo.line("ready");
+    let script = "import socket, sys\n\
+        def listen():\n\
+        \x20   l = socket.socket(); l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n\
+        \x20   l.bind(('0.0.0.0', 8000)); l.listen(); return l\n\
+        l = listen()\n\
+        c = socket.create_connection((sys.argv[1], 8000), 10)\n\
+        c.sendall(b'hello'); print(c.recv(5))\n\
+        l.close(); l = listen()\n\
+        c.sendall(b'again'); print(c.recv(5))\n";
+    let words = world.python(&["-c", script, HOST]);
+    let both = ["run", "--net", "net", "--intercept", "seccomp", "--"].map(str::to_owned);
+    let words: Vec<_> = both.into_iter().chain(words).collect();
+    let said = Running::start(world.tasuki(&words)).finish().success();
+    assert_eq!(said.stdout, "b'hello'\nb'again'\n", "{said}");
+    drop(echo);
+    end(&world);
+}
+
+/// A child connects to ports whose listening sockets come and go. None of its connections keeps the
+/// program from its port.
+#[test]
+fn a_port_is_listened_at_again_and_again() {
+    let Some(world) = world() else { return };
+    let source = program("rebind.c");
+    let words = ["gcc", "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o", "rebind", &*source];
+    let _ = world.run(&words).success();
+    for address in ["127.0.0.1", STACK] {
+        let words = ["./rebind", address, "7700", "4000"];
+        let said = Running::start(world.on_net("net", &words)).finish().success();
+        assert_eq!(said.stdout, "4000 of 4000\n", "{said}");
+    }
+    end(&world);
+}
+
 #[test]
 fn connects_end_as_the_peer_says() {
     let Some(world) = world() else { return };

@@ -113,7 +113,10 @@ async fn listen(relay: &Rc<Relay>, calls: &NotificationSocket, call: Notificatio
         }
     }
     match refused {
-        Some(error) if !listens => calls.answer(&call, Err(errno(&error))),
+        Some(error) if !listens => {
+            tracing::debug!(%error, ?bound, "the instance refuses a listen");
+            calls.answer(&call, Err(errno(&error)));
+        }
         _ => {
             calls.let_through(&call);
             look(relay, find_listeners).await;
@@ -148,8 +151,7 @@ async fn look(relay: &Rc<Relay>, find: impl AsyncFn(&Rc<Relay>) -> io::Result<bo
 async fn find_listeners(relay: &Rc<Relay>) -> io::Result<bool> {
     let mut found = false;
     for local in relay.sweep.listeners()?.all() {
-        let known = relay.listeners.borrow().contains_key(&local);
-        if known || relay.connecting.borrow().doors.contains_key(&local) {
+        if relay.listeners.borrow().contains_key(&local) {
             continue;
         }
         found = true;

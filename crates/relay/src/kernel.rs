@@ -7,13 +7,10 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::namespace::MARK;
 use crate::system::check;
-
-/// Connections of one destination that may wait to be accepted by the relay.
-const BACKLOG: u32 = 1024;
 
 /// A socket for a program, as socket(2) makes it.
 ///
@@ -29,12 +26,8 @@ pub(crate) fn socket(family: u64, kind: u64, protocol: u64) -> io::Result<OwnedF
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Listens at an address of the world outside, for a program's connection to it.
-pub(crate) fn listen_as(address: SocketAddr) -> io::Result<TcpListener> {
-    own(address)?.listen(BACKLOG)
-}
-
-/// Connects from an address of the world outside to a program's listening socket.
+/// Connects from an address of the world outside to a program's socket: one that listens, or that
+/// connects to this address itself.
 pub(crate) async fn connect_as(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
     let stream = own(from)?.connect(to).await?;
     stream.set_nodelay(true)?;
@@ -46,7 +39,6 @@ fn own(address: SocketAddr) -> io::Result<TcpSocket> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-    sockopt::set_socket_reuseaddr(&socket, true)?;
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&socket, true)?;
         set_int(&socket, libc::SOL_IPV6, libc::IPV6_TRANSPARENT, 1)?;
@@ -54,8 +46,21 @@ fn own(address: SocketAddr) -> io::Result<TcpSocket> {
         set_int(&socket, libc::SOL_IP, libc::IP_TRANSPARENT, 1)?;
     }
     set_int(&socket, libc::SOL_SOCKET, libc::SO_MARK, MARK.cast_signed())?;
-    rustix::net::bind(&socket, &address)?;
+    bind_beside_all(&socket, address)?;
     Ok(TcpSocket::from_std_stream(socket.into()))
+}
+
+/// Binds, although a program may listen at the same port of all addresses. Later such programs are
+/// not kept from their port, as long as they say SO_REUSEADDR.
+fn bind_beside_all(socket: &OwnedFd, address: SocketAddr) -> io::Result<()> {
+    // TCP_REPAIR_ON, TCP_REPAIR_OFF_NO_WP. While it is on, bind(2) looks for no conflicts. Off, the
+    // socket is as any other, but for SO_REUSEADDR.
+    const ON: libc::c_int = 1;
+    const OFF: libc::c_int = -1;
+    set_int(socket, libc::SOL_TCP, libc::TCP_REPAIR, ON)?;
+    rustix::net::bind(socket, &address)?;
+    set_int(socket, libc::SOL_TCP, libc::TCP_REPAIR, OFF)?;
+    Ok(sockopt::set_socket_reuseaddr(socket, true)?)
 }
 
 fn set_int(

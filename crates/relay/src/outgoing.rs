@@ -5,10 +5,13 @@
 //! world outside has said, and when it has said so.
 //!
 //! ```text
-//!   SYN  L:p → P:q   kept ──▶ the instance connects to P:q ──▶ listen at P:q, give the SYN back
+//!   SYN  L:p → P:q   kept ──▶ the instance connects to P:q ──▶ our socket P:q connects to L:p
 //!                                                   └─ refused ──▶ reset, or an ICMP error
-//!   the kernel connects L:p to our socket P:q ──▶ accept ──▶ carry bytes
+//!   both have sent a SYN: the kernel connects them ──▶ carry bytes
 //! ```
+//!
+//! Our socket does not listen for the program: that would keep other programs from listening at
+//! port q themselves. Instead both ends open the connection (RFC 9293 3.5, figure 7).
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,13 +21,12 @@ use std::time::Duration;
 use rustix::io::Errno;
 use tasuki_tokio::TcpStream as TasukiStream;
 use tokio::net::TcpStream as KernelStream;
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::address::unspecified;
 use crate::carry::{carry, carry_to_host, reset};
 use crate::packet::{self, Syn};
-use crate::state::{Door, Relay};
+use crate::state::Relay;
 use crate::system::errno;
 use crate::{incoming, kernel, tun};
 
@@ -42,21 +44,21 @@ pub(crate) fn begin(relay: &Rc<Relay>, syn: Syn, frame: tun::Frame<'_>) {
     let ends = (syn.from, syn.to);
     let mut connecting = relay.connecting.borrow_mut();
     // Otherwise the kernel sends it once more because we take our time.
-    if connecting.pending.len() >= MOST_PENDING || !connecting.pending.insert(ends) {
+    if connecting.len() >= MOST_PENDING || !connecting.insert(ends) {
         return;
     }
     drop(connecting);
     let (relay, frame) = (Rc::clone(relay), frame.to_vec());
     tokio::task::spawn_local(async move {
         connect(&relay, syn, &frame).await;
-        relay.connecting.borrow_mut().pending.remove(&ends);
+        relay.connecting.borrow_mut().remove(&ends);
     });
 }
 
 async fn connect(relay: &Rc<Relay>, syn: Syn, frame: &[u8]) {
     if let Some(host) = relay.host_loopback.as_ref().filter(|host| host.is(syn.to)) {
         return match host.connect(syn.to.port()).await {
-            Ok(server) => match accept(relay, syn, frame).await {
+            Ok(server) => match meet(syn).await {
                 Some(program) => {
                     let carry = carry_to_host(Rc::clone(relay), program, server);
                     drop(tokio::task::spawn_local(carry));
@@ -71,12 +73,11 @@ async fn connect(relay: &Rc<Relay>, syn: Syn, frame: &[u8]) {
         Err(error) => return refuse(relay, &syn, frame, &error),
     };
     if incoming::is_listening(relay, syn.to) {
-        // A program of this relay has begun to listen there meanwhile. A listener of ours beside
-        // it would keep it from its address.
+        // A program of this relay has begun to listen there meanwhile.
         tasuki.abort();
         return relay.tun.bounce(frame);
     }
-    let Some(kernel) = accept(relay, syn, frame).await else {
+    let Some(kernel) = meet(syn).await else {
         // The program has given up, or ended.
         return tasuki.abort();
     };
@@ -112,47 +113,7 @@ fn refuse(relay: &Relay, syn: &Syn, frame: &[u8], error: &io::Error) {
     }
 }
 
-/// Lets the kernel connect the program's socket to one of ours.
-async fn accept(relay: &Rc<Relay>, syn: Syn, frame: &[u8]) -> Option<KernelStream> {
-    let (sender, receiver) = oneshot::channel();
-    open_door(relay, syn, sender).ok()?;
-    relay.tun.bounce(frame);
-    let stream = timeout(HANDSHAKE, receiver).await;
-    if let Some(door) = relay.connecting.borrow_mut().doors.get_mut(&syn.to) {
-        door.remove(&syn.from);
-    }
-    let stream = stream.ok()?.ok()?;
-    let _ = stream.set_nodelay(true);
-    Some(stream)
-}
-
-/// Listens at the destination for as long as programs are to come.
-fn open_door(relay: &Rc<Relay>, syn: Syn, sender: oneshot::Sender<KernelStream>) -> io::Result<()> {
-    let mut connecting = relay.connecting.borrow_mut();
-    if let Some(door) = connecting.doors.get_mut(&syn.to) {
-        door.insert(syn.from, sender);
-        return Ok(());
-    }
-    let listener = kernel::listen_as(syn.to)?;
-    connecting.doors.insert(syn.to, Door::from([(syn.from, sender)]));
-    let relay = Rc::clone(relay);
-    tokio::task::spawn_local(async move {
-        loop {
-            // A program that gives up sends nothing: so look now and then.
-            let accepted = timeout(Duration::from_secs(1), listener.accept()).await;
-            let mut connecting = relay.connecting.borrow_mut();
-            let Some(door) = connecting.doors.get_mut(&syn.to) else { return };
-            if let Ok(Ok((stream, from))) = accepted
-                && let Some(sender) = door.remove(&from)
-            {
-                // Nobody waits any more: the program is told.
-                let _ = sender.send(stream).map_err(reset);
-            }
-            if door.is_empty() {
-                connecting.doors.remove(&syn.to);
-                return;
-            }
-        }
-    });
-    Ok(())
+/// Lets the kernel connect the program's socket to one of ours. `None`: the program has given up.
+async fn meet(syn: Syn) -> Option<KernelStream> {
+    timeout(HANDSHAKE, kernel::connect_as(syn.to, syn.from)).await.ok()?.ok()
 }

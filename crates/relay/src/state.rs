@@ -6,8 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use sockets::Client;
-use tokio::net::TcpStream;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::header::Manner;
@@ -32,7 +31,8 @@ pub(crate) struct Relay {
     pub(crate) resolver: Option<ShownResolver>,
     /// The way to servers of the host, if programs may have it.
     pub(crate) host_loopback: Option<HostLoopback>,
-    pub(crate) connecting: RefCell<Connecting>,
+    /// Connections that programs are making: both ends, as the program has them.
+    pub(crate) connecting: RefCell<HashSet<(SocketAddr, SocketAddr)>>,
     /// What listens at the instance for programs, by their sockets' local ends.
     pub(crate) listeners: RefCell<HashMap<SocketAddr, JoinHandle<()>>>,
     /// Held by who adds to `listeners`: two for the same socket would refuse each other its port.
@@ -57,18 +57,6 @@ pub(crate) struct RawState {
     /// A program was told that it may not.
     pub(crate) refused: Cell<bool>,
 }
-
-/// Connections that programs are making.
-#[derive(Default)]
-pub(crate) struct Connecting {
-    /// Both ends, as the program has them.
-    pub(crate) pending: HashSet<(SocketAddr, SocketAddr)>,
-    /// The destinations at which the relay listens now.
-    pub(crate) doors: HashMap<SocketAddr, Door>,
-}
-
-/// The programs' ends that are to come to one destination.
-pub(crate) type Door = HashMap<SocketAddr, oneshot::Sender<TcpStream>>;
 
 /// The port of a program, and whether it is IPv6's.
 pub(crate) type Port = (bool, u16);
@@ -116,7 +104,7 @@ impl Relay {
     /// Is nothing on its way that a program has sent?
     pub(crate) fn is_idle(&self) -> bool {
         let idle = self.carriers.borrow().values().all(Carrier::is_idle);
-        self.carried.get() == 0 && idle && self.connecting.borrow().pending.is_empty()
+        self.carried.get() == 0 && idle && self.connecting.borrow().is_empty()
     }
 
     /// The programs' sockets get the addresses that the instance has now, and programs its name
