@@ -1,4 +1,4 @@
-//! `tasuki run --host-loopback`: servers on the host's own 127.0.0.1.
+//! `tasuki run --host-loopback`: servers on the host's own 127.0.0.1 and ::1.
 
 use tasuki_tests::{Mode, Running, World, program};
 
@@ -33,6 +33,68 @@ async def exchange():
 asyncio.run(exchange())
 "#;
 
+/// Answers datagrams and the first bytes of connections, at both loopback addresses: with the
+/// address that they came from.
+const BOTH_SERVER: &str = r#"
+import selectors, socket
+all = selectors.DefaultSelector()
+for family, address in (socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::1'):
+    one = socket.socket(family, socket.SOCK_DGRAM)
+    one.bind((address, 5000))
+    all.register(one, selectors.EVENT_READ)
+    one = socket.socket(family)
+    one.bind((address, 8000))
+    one.listen()
+    all.register(one, selectors.EVENT_READ)
+print('ready', flush=True)
+while True:
+    for key, _ in all.select():
+        one = key.fileobj
+        if one.type == socket.SOCK_STREAM:
+            stream, peer = one.accept()
+            stream.sendall(stream.recv(100) + f' from {peer[0]}'.encode())
+            stream.close()
+            continue
+        data, peer = one.recvfrom(1 << 16)
+        one.sendto(data + f' from {peer[0]}'.encode(), peer)
+"#;
+
+/// Asks a server for datagrams in all ways to send, then a port without a server; fetches from a
+/// server for streams.
+const BOTH_FAMILIES: &str = r#"
+import errno, socket, sys
+for address in sys.argv[1:]:
+    family = socket.AF_INET6 if ':' in address else socket.AF_INET
+    to = (address, 5000)
+    def make():
+        one = socket.socket(family, socket.SOCK_DGRAM)
+        one.settimeout(10)
+        return one
+    one = make()
+    one.sendto(b'sendto', to)
+    print(*one.recvfrom(100))
+    one.sendto(b'long' * 10000, to)
+    print(len(one.recv(1 << 16)))
+    one = make()
+    one.sendmsg([b'send', b'msg'], [], 0, to)
+    print(*one.recvfrom(100))
+    one = make()
+    one.bind(('', 6000 + family))
+    one.connect(to)
+    one.send(b'connected')
+    print(one.recv(100), one.getpeername()[0], one.getsockname()[1] - family)
+    one = make()
+    one.connect((address, 9))
+    one.send(b'x')
+    try:
+        print(one.recv(100))
+    except OSError as error:
+        print('refused', errno.errorcode[error.errno])
+    with socket.create_connection((address, 8000), 10) as one:
+        one.sendall(b'hello')
+        print(one.recv(100), one.getpeername()[0])
+"#;
+
 fn world() -> Option<(World, Mode)> {
     let mode = Mode::shared()?;
     let world = World::with_kernel()?;
@@ -61,6 +123,44 @@ fn programs_reach_the_hosts_servers() {
     let said = Running::start(world.on_stack_with(mode, options, &words)).finish().success();
     assert!(said.stdout.contains(&format!("came {BYTES}")), "{said}");
     drop(echo);
+    world.assert_nothing_left();
+}
+
+#[test]
+fn by_datagrams_and_by_ipv6() {
+    let Some((world, mode)) = world() else { return };
+    let server = world.spawn(&world.python(&["-c", BOTH_SERVER]));
+    let _ = server.line("ready");
+    let expected = |address: &str, host: &str| {
+        let from = if address.contains(':') {
+            format!("('{address}', 5000, 0, 0)")
+        } else {
+            format!("('{address}', 5000)")
+        };
+        let long = 40_000 + " from ".len() + host.len();
+        format!(
+            "b'sendto from {host}' {from}\n{long}\n\
+             b'sendmsg from {host}' {from}\n\
+             b'connected from {host}' {address} 6000\n\
+             refused ECONNREFUSED\nb'hello from {host}' {address}\n"
+        )
+    };
+    let both = expected(HOST_LOOPBACK, "127.0.0.1") + &expected("fec0::2", "::1");
+    let other = expected("fd77::5", "::1");
+    for intercept in ["auto", "seccomp"] {
+        for (option, addresses, expected) in [
+            ("--host-loopback", &[HOST_LOOPBACK, "fec0::2"][..], &both),
+            ("--host-loopback=fd77::5", &["fd77::5"], &other),
+        ] {
+            let words = world.python(&[&["-c", BOTH_FAMILIES], addresses].concat());
+            // The instance has no IPv6 address.
+            let options = [option, "--intercept", intercept];
+            let said = Running::start(world.on_stack_with(mode, &options, &words));
+            let said = said.finish().success();
+            assert_eq!(said.stdout, *expected, "{options:?}: {said}");
+        }
+    }
+    drop(server);
     world.assert_nothing_left();
 }
 
@@ -96,6 +196,8 @@ fn arrangements_without_a_relay_are_refused() {
     assert!(said.stderr.contains("does not go with --intercept preload"), "{said}");
     let said = run(&["run", "--host-loopback", "--mode", "library"]);
     assert!(said.stderr.contains("--host-loopback needs another --mode"), "{said}");
+    let said = run(&["run", "--host-loopback=10.0.2.2,10.0.2.3"]);
+    assert!(said.stderr.contains("one address of each family"), "{said}");
     let said = run(&["run", "--host-loopback=::1"]);
     assert!(said.stderr.contains("--host-loopback"), "{said}");
 }

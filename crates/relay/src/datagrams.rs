@@ -14,10 +14,10 @@ use tokio::sync::mpsc;
 
 use crate::address::{canonical, unspecified};
 use crate::header::Manner;
-use crate::packet;
 use crate::state::{Carrier, Port, QUEUE, QueuedDatagram, Relay};
 use crate::system::errno;
 use crate::tun::Frame;
+use crate::{host_datagrams, packet};
 
 /// Sockets of the instance that carry datagrams at a time.
 const MOST: usize = 1024;
@@ -31,6 +31,12 @@ pub(crate) fn send(
     payload: &[u8],
     frame: Frame<'_>,
 ) {
+    if relay.host_loopback.as_ref().is_some_and(|host| host.is(to)) {
+        let packet = packet::quote(frame.packet()).to_vec();
+        let payload = payload.to_vec();
+        let one = QueuedDatagram { from, to, payload, manner, packet };
+        return host_datagrams::send(relay, one);
+    }
     let own = relay.namespace.borrow().is_own(to.ip());
     let is_known = || relay.carriers.borrow().contains_key(&(to.is_ipv6(), to.port()));
     if own && !is_known() && relay.binding.get() > 0 {

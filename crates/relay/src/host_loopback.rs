@@ -1,13 +1,14 @@
 //! The host's own loopback, for `tasuki run --host-loopback`.
 //!
-//! An address of the programs' network stands for 127.0.0.1 of the host. The relay is in a network
-//! namespace of its own, so it asks the *connector*: a process in the namespace that `tasuki run`
-//! was started in. The connector gets the number of a port, begins a connection to 127.0.0.1, and
-//! passes it on. It reads nothing else and connects nowhere else. It ends with the relay.
+//! An address of the programs' network stands for 127.0.0.1 of the host, another one for ::1. The
+//! relay is in a network namespace of its own, so it asks the *connector*: a process in the
+//! namespace that `tasuki run` was started in. The connector gets the kind of a socket, a family
+//! and a port, begins a connection to that port of the loopback address, and passes it on. It reads
+//! nothing else and connects nowhere else. It ends with the relay.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
@@ -16,38 +17,63 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg,
 };
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UdpSocket};
 
 use crate::detach;
 
 /// The relay's end of the connector.
 pub(crate) struct HostLoopback {
-    address: Ipv4Addr,
+    addresses: Vec<IpAddr>,
     connector: OwnedFd,
 }
 
+/// A server of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct HostServer {
+    datagrams: bool,
+    v6: bool,
+    port: u16,
+}
+
+impl HostServer {
+    /// As the connector is asked for it.
+    fn to_bytes(self) -> [u8; 4] {
+        let [high, low] = self.port.to_be_bytes();
+        [self.datagrams.into(), self.v6.into(), high, low]
+    }
+
+    fn from_bytes([datagrams, v6, high, low]: [u8; 4]) -> Self {
+        let port = u16::from_be_bytes([high, low]);
+        Self { datagrams: datagrams != 0, v6: v6 != 0, port }
+    }
+}
+
 impl HostLoopback {
-    /// Starts the connector in this process's network namespace. `address` stands for the host.
+    /// Starts the connector in this process's network namespace. `addresses` stand for
+    /// the host; without any there is none.
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn start(address: Ipv4Addr) -> io::Result<Self> {
+    pub(crate) fn start(addresses: Vec<IpAddr>) -> io::Result<Option<Self>> {
+        if addresses.is_empty() {
+            return Ok(None);
+        }
         let (connector, line) = UnixStream::pair()?;
         detach::child(&line.into(), || serve(rustix::stdio::stdin()))?;
-        Ok(Self { address, connector: connector.into() })
+        Ok(Some(Self { addresses, connector: connector.into() }))
     }
 
-    /// Does a connection to this address go to the host?
+    /// Does a connection or datagram to this address go to the host?
     pub(crate) fn is(&self, to: SocketAddr) -> bool {
-        to.ip().to_canonical() == IpAddr::V4(self.address)
+        self.addresses.contains(&to.ip().to_canonical())
     }
 
-    /// Connects to a port of the host.
+    /// Connects to the host's port that `to` stands for.
     ///
     /// # Errors
     /// connect(2)'s: ECONNREFUSED where nobody listens.
-    pub(crate) async fn connect(&self, port: u16) -> io::Result<TcpStream> {
-        let stream = std::net::TcpStream::from(self.begin(port)?);
+    pub(crate) async fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
+        let stream = std::net::TcpStream::from(self.begin(to, false)?);
         let stream = TcpStream::from_std(stream)?;
         stream.writable().await?;
         match stream.take_error()? {
@@ -56,9 +82,18 @@ impl HostLoopback {
         }
     }
 
+    /// A socket for datagrams to the host's port that `to` stands for, and from there.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn datagrams(&self, to: SocketAddr) -> io::Result<UdpSocket> {
+        UdpSocket::from_std(self.begin(to, true)?.into())
+    }
+
     /// The connector answers at once: it does not wait for connections.
-    fn begin(&self, port: u16) -> io::Result<OwnedFd> {
-        rustix::io::write(&self.connector, &port.to_ne_bytes())?;
+    fn begin(&self, to: SocketAddr, datagrams: bool) -> io::Result<OwnedFd> {
+        let (v6, port) = (to.ip().to_canonical().is_ipv6(), to.port());
+        rustix::io::write(&self.connector, &HostServer { datagrams, v6, port }.to_bytes())?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut code = [0; 4];
@@ -81,24 +116,28 @@ impl HostLoopback {
 fn serve(relay: BorrowedFd<'_>) -> u8 {
     let _ = rustix::thread::set_name(c"tasuki-host");
     let _ = rustix::thread::set_no_new_privs(true);
-    let mut port = [0; 2];
+    let mut server = [0; 4];
     loop {
-        match rustix::io::retry_on_intr(|| rustix::io::read(relay, &mut port)) {
-            Ok(2) => {}
+        match rustix::io::retry_on_intr(|| rustix::io::read(relay, &mut server)) {
+            Ok(4) => {}
             _ => return 0,
         }
-        if answer(relay, &connect(u16::from_ne_bytes(port))).is_err() {
+        if answer(relay, &connect(HostServer::from_bytes(server))).is_err() {
             return 0;
         }
     }
 }
 
-fn connect(port: u16) -> Result<OwnedFd, Errno> {
+fn connect(HostServer { datagrams, v6, port }: HostServer) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let stream = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
-    let to = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    match rustix::net::connect(&stream, &to) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(stream),
+    let kind = if datagrams { SocketType::DGRAM } else { SocketType::STREAM };
+    let (family, to): (_, IpAddr) = match v6 {
+        true => (AddressFamily::INET6, Ipv6Addr::LOCALHOST.into()),
+        false => (AddressFamily::INET, Ipv4Addr::LOCALHOST.into()),
+    };
+    let socket = rustix::net::socket_with(family, kind, flags, None)?;
+    match rustix::net::connect(&socket, &SocketAddr::new(to, port)) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
         Err(errno) => Err(errno),
     }
 }

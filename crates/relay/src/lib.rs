@@ -22,6 +22,7 @@
 //! calls: calls of programs
 //! outgoing: connections that programs make
 //! incoming datagrams echo: connections to programs, datagrams, echo requests
+//! host_datagrams: datagrams for servers of the host
 //! carry: bytes, both ways
 //! state: all that the tasks share
 //! waiting: the relay before a program needs it
@@ -50,6 +51,7 @@ mod detach;
 mod echo;
 pub mod filter;
 mod header;
+mod host_datagrams;
 mod host_loopback;
 mod icmp;
 mod incoming;
@@ -75,7 +77,7 @@ mod waiting;
 pub use detach::detach;
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
@@ -103,8 +105,8 @@ pub struct Beginning {
     pub trace: Option<CallTrace>,
     /// The program has no library: its first socket will be the relay's.
     pub eager: bool,
-    /// The address by which programs reach the host's 127.0.0.1, if they may.
-    pub host_loopback: Option<Ipv4Addr>,
+    /// The addresses by which programs reach the host's 127.0.0.1 and ::1; none: they may not.
+    pub host_loopback: Vec<IpAddr>,
 }
 
 /// Serves the programs behind a filter, as a client of their instance. `ends` gives the filter's
@@ -127,7 +129,8 @@ pub fn run(
     let mut introductions = Introductions::begin(&instance)?;
     let calls = NotificationSocket::new(calls, trace);
     let resolver = resolver.map(ShownResolver::new);
-    let host_loopback = host_loopback.map(HostLoopback::start).transpose()?;
+    let hosts = host_loopback.clone();
+    let host_loopback = HostLoopback::start(host_loopback)?;
     // Rights in the network namespace only, where the system lets us have them.
     let user = sandbox::begin_user();
     let mut first = None;
@@ -138,7 +141,7 @@ pub fn run(
             return Ok(());
         }
     }
-    let (namespace, tun) = match enter_namespace(introductions.is_some(), user) {
+    let (namespace, tun) = match enter_namespace(introductions.is_some(), user, hosts) {
         Ok(made) => made,
         Err(why) => {
             restrict()?;
@@ -169,6 +172,7 @@ pub fn run(
         listeners: Default::default(),
         listening: Default::default(),
         carriers: Default::default(),
+        host_carriers: Default::default(),
         raw: Default::default(),
         packets: Default::default(),
         carried: Default::default(),
@@ -189,11 +193,12 @@ pub fn run(
 fn enter_namespace(
     has_servers: bool,
     user: io::Result<()>,
+    hosts: Vec<IpAddr>,
 ) -> Result<(Namespace, OwnedFd), String> {
     if !has_servers {
         return Err("in mode library the stack is inside one program".to_owned());
     }
-    Namespace::enter().map_err(|error| {
+    Namespace::enter(hosts).map_err(|error| {
         let error = user.err().unwrap_or(error);
         format!("this user cannot make a network namespace with a TUN device: {error}")
     })

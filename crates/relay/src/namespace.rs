@@ -51,14 +51,17 @@ pub(crate) struct Namespace {
     addresses: Vec<IpAddr>,
     /// The same, on which interface and with which prefix.
     assigned: Vec<(u32, (IpAddr, u8))>,
+    /// Addresses that stand for the host.
+    hosts: Vec<IpAddr>,
 }
 
 impl Namespace {
     /// Moves this process into a new namespace. Returns it, and the relay's end of its TUN device.
+    /// Sockets reach `hosts` also where the instance has no address of that family.
     ///
     /// # Errors
     /// The system's: EPERM without CAP_SYS_ADMIN and CAP_NET_ADMIN, ENOENT without /dev/net/tun.
-    pub(crate) fn enter() -> io::Result<(Self, OwnedFd)> {
+    pub(crate) fn enter(hosts: Vec<IpAddr>) -> io::Result<(Self, OwnedFd)> {
         // SAFETY: the flag concerns no memory, descriptor table or working directory.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
         let tun = open_device()?;
@@ -69,8 +72,9 @@ impl Namespace {
         routes.set_up(LOOPBACK, None)?;
         routes.set_up(device, Some(MTU))?;
         let (mirror, addresses, assigned) = (Mirror::new(), vec![], vec![]);
-        let namespace = Self { routes, device, mirror, addresses, assigned };
+        let namespace = Self { routes, device, mirror, addresses, assigned, hosts };
         namespace.add_rules()?;
+        namespace.lead_to_hosts()?;
         Ok((namespace, tun))
     }
 
@@ -154,17 +158,45 @@ impl Namespace {
             }
         }
         self.assigned = assigned;
+        self.lead_to_hosts()
+    }
+
+    /// Sockets reach the host: from the instance's address, or else from one beside the host's.
+    fn lead_to_hosts(&self) -> io::Result<()> {
+        for &host in &self.hosts {
+            let source = self.address(host.is_ipv6());
+            let own = beside(host);
+            if source.is_none() {
+                self.routes.address(self.device, (own, width(own)), true)?;
+            }
+            self.routes.route(Route {
+                to: (host, width(host)),
+                interface: self.device,
+                table: TABLE_SENT,
+                local: false,
+                source: source.or(Some(own)),
+            })?;
+        }
         Ok(())
     }
 
     /// Does the address lead back to this instance?
     pub(crate) fn is_own(&self, address: IpAddr) -> bool {
-        address.is_loopback() || self.addresses.contains(&address)
+        let beside_host = || self.hosts.iter().any(|host| beside(*host) == address);
+        address.is_loopback() || self.addresses.contains(&address) || beside_host()
     }
 
     /// The first address of a family.
     pub(crate) fn address(&self, v6: bool) -> Option<IpAddr> {
         self.addresses.iter().copied().find(|address| address.is_ipv6() == v6)
+    }
+}
+
+/// The address whose last bit differs.
+fn beside(host: IpAddr) -> IpAddr {
+    match host {
+        IpAddr::V4(host) => Ipv4Addr::from_bits(host.to_bits() ^ 1).into(),
+        IpAddr::V6(host) => Ipv6Addr::from_bits(host.to_bits() ^ 1).into(),
     }
 }
 

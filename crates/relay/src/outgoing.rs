@@ -57,7 +57,7 @@ pub(crate) fn begin(relay: &Rc<Relay>, syn: Syn, frame: tun::Frame<'_>) {
 
 async fn connect(relay: &Rc<Relay>, syn: Syn, frame: &[u8]) {
     if let Some(host) = relay.host_loopback.as_ref().filter(|host| host.is(syn.to)) {
-        return match host.connect(syn.to.port()).await {
+        return match host.connect(syn.to).await {
             Ok(server) => match meet(syn).await {
                 Some(program) => {
                     let carry = carry_to_host(Rc::clone(relay), program, server);

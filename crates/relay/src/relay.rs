@@ -12,7 +12,7 @@ use crate::call::Notification;
 use crate::notification::NotificationSocket;
 use crate::packet::Sent;
 use crate::state::Relay;
-use crate::{calls, datagrams, echo, incoming, outgoing, tun};
+use crate::{calls, datagrams, echo, host_datagrams, incoming, outgoing, tun};
 
 /// How often the relay looks whether programs have closed their sockets.
 const TICK: Duration = Duration::from_secs(1);
@@ -119,7 +119,12 @@ fn handle_packet(relay: &Rc<Relay>, frame: tun::Frame<'_>) {
 async fn tick(relay: Rc<Relay>) {
     loop {
         tokio::time::sleep(TICK).await;
-        for done in [incoming::sweep(&relay).await, datagrams::sweep(&relay)] {
+        let all = [
+            incoming::sweep(&relay).await,
+            datagrams::sweep(&relay),
+            host_datagrams::sweep(&relay),
+        ];
+        for done in all {
             if let Err(error) = done {
                 tracing::debug!(%error, "cannot list the programs' sockets");
             }

@@ -38,6 +38,8 @@ pub(crate) struct Relay {
     /// Held by who adds to `listeners`: two for the same socket would refuse each other its port.
     pub(crate) listening: tokio::sync::Mutex<()>,
     pub(crate) carriers: RefCell<HashMap<Port, Carrier>>,
+    /// Of datagrams for servers of the host: by the program's end and the server's.
+    pub(crate) host_carriers: RefCell<HashMap<(SocketAddr, SocketAddr), Carrier>>,
     pub(crate) raw: RawState,
     /// Packets that the device has given so far.
     pub(crate) packets: Cell<u64>,
@@ -95,7 +97,7 @@ pub(crate) struct QueuedEcho {
 
 impl Carrier {
     /// Has all that programs have sent left?
-    fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.queue.capacity() == QUEUE
     }
 }
@@ -104,6 +106,7 @@ impl Relay {
     /// Is nothing on its way that a program has sent?
     pub(crate) fn is_idle(&self) -> bool {
         let idle = self.carriers.borrow().values().all(Carrier::is_idle);
+        let idle = idle && self.host_carriers.borrow().values().all(Carrier::is_idle);
         self.carried.get() == 0 && idle && self.connecting.borrow().is_empty()
     }
 

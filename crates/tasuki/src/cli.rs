@@ -67,7 +67,7 @@ pub(crate) enum Command {
 pub(crate) const ENVIRONMENT: [(&str, &str); 7] = [
     (
         "TASUKI_HOST_LOOPBACK",
-        "address of the host's loopback; `tasuki run --host-loopback` sets it",
+        "addresses of the host's loopback; `tasuki run --host-loopback` sets it",
     ),
     ("TASUKI_LOG", "messages to tell: off, error, warn, info, debug or trace [default: warn]"),
     ("TASUKI_PRELOAD", "path of libtasuki_preload.so, where it is not installed as usual"),

@@ -12,14 +12,15 @@ use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
 use sockets::Received;
 
+use super::host_loopback;
 use crate::descriptors::{is_socket, socket};
-use crate::errno::Outcome;
+use crate::errno::{self, Outcome};
 use crate::interpose::{alias, interpose};
 use crate::open_socket::OpenSocket;
 use crate::pointers::is_bad;
 use crate::retaking::SharedEndpoint;
 use crate::sockaddr::{LONGEST, copy_in, copy_out, room_for};
-use crate::{signals, transfer};
+use crate::{real, signals, transfer};
 
 /// Most bytes of one call, as in Linux (MAX_RW_COUNT).
 const MOST_BYTES: usize = 0x7FFF_F000;
@@ -179,8 +180,28 @@ unsafe fn send_to(
 ) -> Outcome<usize> {
     // SAFETY: passed on from the program.
     let to = unsafe { destination(fd, addr, addr_len, flags) }?;
+    if leads_to_host(fd, to)? {
+        // SAFETY: passed on from the program.
+        return result(unsafe { real::sendto(fd, buf, len, flags, addr, addr_len) });
+    }
     // SAFETY: passed on from the program.
     unsafe { send_one(fd, buf, len, flags, to) }
+}
+
+/// Does a datagram to this destination lead to the host? Then `fd` is a kernel socket now.
+pub(super) fn leads_to_host(fd: c_int, to: Option<SocketAddr>) -> Outcome<bool> {
+    let Some(to) = to else { return Ok(false) };
+    let entry = socket(fd)?;
+    let leads = host_loopback::leads_to(&entry, to);
+    if leads {
+        host_loopback::exchange(fd, &entry)?;
+    }
+    Ok(leads)
+}
+
+/// The result of one of the C library's own calls that count bytes.
+pub(super) fn result(done: libc::ssize_t) -> Outcome<usize> {
+    usize::try_from(done).map_err(|_| errno::last())
 }
 
 /// The destination of a datagram, or of a stream with MSG_FASTOPEN. Any other stream ignores the

@@ -16,7 +16,8 @@ use rustix::io::Errno;
 use sockets::{Family, SocketKind};
 
 use super::io::{
-    MOST_BUFFERS, all_readable, all_writable, destination, receive_bufs, result_len, send_bufs,
+    MOST_BUFFERS, all_readable, all_writable, destination, leads_to_host, receive_bufs, result,
+    result_len, send_bufs,
 };
 use crate::descriptors::{TABLE, is_socket, socket};
 use crate::edge::Return;
@@ -42,6 +43,10 @@ unsafe fn send_message(fd: c_int, msg: *const msghdr, flags: c_int) -> Outcome<u
     sockaddr::room_for(if msg.msg_name.is_null() { 0 } else { msg.msg_namelen }, 0)?;
     // SAFETY: passed on from the program.
     let to = unsafe { destination(fd, msg.msg_name.cast(), msg.msg_namelen.min(LONGEST), flags) }?;
+    if leads_to_host(fd, to)? {
+        // SAFETY: passed on from the program.
+        return result(unsafe { real::sendmsg(fd, msg, flags) });
+    }
     // SAFETY: passed on from the program.
     let bufs = unsafe { all_readable(msg.msg_iov, buffer_count(msg)?) }?;
     let entry = socket(fd)?;

@@ -45,7 +45,7 @@ unsafe fn connect_to(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Outcom
         other => other,
     })?;
     match address {
-        Some(address) if host_loopback::leads_to(address) && kind == SocketKind::Stream => {
+        Some(address) if host_loopback::leads_to(&entry, address) => {
             host_loopback::exchange(fd, &entry)?;
             // SAFETY: passed on from the program.
             return errno::check(unsafe { real::connect(fd, addr, len) });

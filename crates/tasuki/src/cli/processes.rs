@@ -1,6 +1,6 @@
 //! The processes that Tasuki starts from its own executable. Their commands are hidden.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -18,9 +18,9 @@ pub(crate) struct RelayArgs {
     /// The program has no library: be ready for its sockets at once
     #[arg(long)]
     pub(crate) eager: bool,
-    /// The address by which programs reach the host's own loopback
+    /// The addresses by which programs reach the host's own loopback
     #[arg(long)]
-    pub(crate) host_loopback: Option<Ipv4Addr>,
+    pub(crate) host_loopback: Vec<IpAddr>,
 }
 
 /// Be a server of an instance; only the supervisor starts these.

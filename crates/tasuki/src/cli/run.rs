@@ -1,7 +1,7 @@
 //! The command line of `tasuki run`.
 
 use std::ffi::OsString;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -35,11 +35,13 @@ pub(crate) struct RunArgs {
     /// The same as --trace=FILE
     #[arg(short = 'o', value_name = "FILE", conflicts_with = "trace")]
     pub(crate) output: Option<PathBuf>,
-    /// Let the program reach the host's 127.0.0.1 as ADDRESS, over TCP; without this option it
-    /// reaches nothing of the host that its own network does not lead to
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "10.0.2.2")]
-    pub(crate) host_loopback: Option<Ipv4Addr>,
+    /// Let the program reach the host's 127.0.0.1 and ::1 as ADDRESS, one of each family, over TCP
+    /// and UDP; without this option it reaches nothing of the host that its own network does not
+    /// lead to [without a value: 10.0.2.2,fec0::2]
+    #[arg(long, value_name = "ADDRESS,...", num_args = 0..=1, require_equals = true)]
+    #[arg(value_delimiter = ',', default_missing_value = "10.0.2.2,fec0::2")]
+    #[arg(value_parser = host_address)]
+    pub(crate) host_loopback: Vec<IpAddr>,
     #[command(flatten)]
     pub(crate) options: InstanceOptions,
     /// The program and its arguments
@@ -57,6 +59,16 @@ Examples:
   tasuki run --host-loopback -- curl http://10.0.2.2:8000/  a server of the host itself
   tasuki run --trace=calls.txt -- wget http://10.219.0.1:8000/
   tasuki run --fault loss=0.01,seed=7 -- curl http://10.219.0.1:8000/";
+
+/// An address that may stand for the host.
+fn host_address(text: &str) -> Result<IpAddr, String> {
+    let address: IpAddr = text.parse().map_err(|_| "no IP address".to_owned())?;
+    let address = address.to_canonical();
+    if address.is_loopback() || address.is_unspecified() || address.is_multicast() {
+        return Err("no host can have it for others: choose one like 10.0.2.2".to_owned());
+    }
+    Ok(address)
+}
 
 fn run_help() -> String {
     format!("{RUN_EXAMPLES}\n\n{}", exit::HELP)

@@ -3,7 +3,7 @@
 //! It is no child of the program, also where `tasuki run` becomes the program. It is a copy of
 //! `tasuki run` that executes nothing, since that is faster. It ends when the last program has.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -44,8 +44,8 @@ pub(crate) fn relay(args: &RelayArgs) -> Result<u8, Failure> {
     };
     // Without it, the program's own lines are there still.
     let trace = args.trace.as_deref().and_then(|path| CallTrace::open(path).ok());
-    let RelayArgs { eager, host_loopback, .. } = *args;
-    let beginning = Beginning { trace, eager, host_loopback };
+    let host_loopback = args.host_loopback.clone();
+    let beginning = Beginning { trace, eager: args.eager, host_loopback };
     relay::run(beginning, || relay::line::receive(&line), restrict).map_err(failed)?;
     Ok(0)
 }
@@ -56,20 +56,20 @@ pub(super) struct WaitingRelay(OwnedFd);
 
 impl WaitingRelay {
     /// Starts one. This process has one thread, and has opened nothing that the relay is not to
-    /// have. `eager`: the program will need it at once. `host_loopback` is the host's address for
-    /// the program.
+    /// have. `eager`: the program will need it at once. `host_loopback` has the host's
+    /// addresses for the program.
     ///
     /// # Errors
     /// The system's.
     pub(super) fn start(
         trace: Option<&Path>,
         eager: bool,
-        host_loopback: Option<Ipv4Addr>,
+        host_loopback: &[IpAddr],
     ) -> Result<Self, Failure> {
         let failed = |error| Failure::system("start the relay", error);
         let (program, line) = UnixStream::pair().map_err(failed)?;
         let (sandbox, trace) = (settings::sandbox()?, trace.map(Into::into));
-        let args = RelayArgs { sandbox, trace, eager, host_loopback };
+        let args = RelayArgs { sandbox, trace, eager, host_loopback: host_loopback.to_vec() };
         relay::detach(&line.into(), || serve(&args)).map_err(failed)?;
         Ok(Self(program.into()))
     }

@@ -5,7 +5,7 @@
 //! no relay, since the stack is inside of one program: the filter refuses.
 
 use std::fs::File;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,10 +33,16 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
     let Some((name, arguments)) = program.split_first() else {
         return Err(Failure::new(Code::Usage, "no program is given"));
     };
-    if host_loopback.is_some() && intercept == Intercept::Preload {
+    if !host_loopback.is_empty() && intercept == Intercept::Preload {
         let sentence = "the relay connects to the host's loopback: --host-loopback does not go \
                         with --intercept preload";
         return Err(Failure::new(Code::Usage, sentence));
+    }
+    for v6 in [false, true] {
+        if host_loopback.iter().filter(|one| one.is_ipv6() == v6).count() > 1 {
+            let sentence = "--host-loopback takes one address of each family";
+            return Err(Failure::new(Code::Usage, sentence));
+        }
     }
     // Faults in the program or the configuration are reported before anything is made.
     if let Some(net) = net {
@@ -56,7 +62,7 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
         let sentence = "mode library has no relay: use another --mode, or --intercept auto";
         return Err(Failure::new(Code::Usage, sentence));
     }
-    if library && host_loopback.is_some() {
+    if library && !host_loopback.is_empty() {
         let sentence = "mode library has no relay: --host-loopback needs another --mode";
         return Err(Failure::new(Code::Usage, sentence));
     }
@@ -118,14 +124,14 @@ struct Interception {
     trace: Option<PathBuf>,
     /// The program has a dynamic loader.
     dynamic: bool,
-    /// The host's address for the program.
-    host_loopback: Option<Ipv4Addr>,
+    /// The host's addresses for the program.
+    host_loopback: Vec<IpAddr>,
     relay: Option<WaitingRelay>,
 }
 
 impl Interception {
     fn new(
-        (how, host_loopback): (Intercept, Option<Ipv4Addr>),
+        (how, host_loopback): (Intercept, Vec<IpAddr>),
         trace: Option<PathBuf>,
         dynamic: bool,
     ) -> Self {
@@ -137,7 +143,7 @@ impl Interception {
         if self.how != Intercept::Preload {
             let eager = self.how == Intercept::Seccomp || !self.dynamic;
             let trace = self.trace.as_deref();
-            self.relay = Some(WaitingRelay::start(trace, eager, self.host_loopback)?);
+            self.relay = Some(WaitingRelay::start(trace, eager, &self.host_loopback)?);
         }
         Ok(())
     }
@@ -155,7 +161,10 @@ impl Interception {
         }
         // Otherwise that of a program around this one, whose relay this is not.
         command.env_remove("TASUKI_HOST_LOOPBACK");
-        command.envs(self.host_loopback.map(|to| ("TASUKI_HOST_LOOPBACK", to.to_string())));
+        if !self.host_loopback.is_empty() {
+            let all: Vec<_> = self.host_loopback.iter().map(IpAddr::to_string).collect();
+            command.env("TASUKI_HOST_LOOPBACK", all.join(","));
+        }
         if self.how != Intercept::Seccomp {
             command.env("LD_PRELOAD", program::preload()?);
         }
