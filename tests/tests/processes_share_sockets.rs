@@ -232,6 +232,21 @@ fn two_processes_use_a_connection_at_the_same_time() {
     world.assert_nothing_left();
 }
 
+/// Each call finds the socket at another process, mostly.
+#[test]
+fn several_processes_call_on_a_socket_at_the_same_time() {
+    let Some(world) = World::new() else { return };
+    world.up(NET, Mode::given(), &[]);
+    let echo = world.spawn(&world.script("echo.py", &[HOST, "8000"]));
+    let _ = echo.line("ready");
+    let calls = world.script("shared_calls.py", &[HOST, "8000", "300"]);
+    let said = Running::start(world.on_net(NET, &calls)).finish().success();
+    assert_eq!(said.stdout, "done\n", "{said}");
+    drop(echo);
+    world.down(NET);
+    world.assert_nothing_left();
+}
+
 /// redis saves by a fork while clients go on. The child that saves touches no socket.
 #[test]
 fn redis_serves_while_a_child_saves() {

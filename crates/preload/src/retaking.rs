@@ -2,7 +2,8 @@
 //!
 //! An operation on a socket that has moved to another process gives ESTALE. Then the socket is
 //! taken back, and the operation goes on where it was. Two processes that both wait in a call would
-//! only pass the socket to and fro, so each leaves the other one a pause that grows.
+//! only pass the socket to and fro, so each leaves the other one a pause that grows. Calls that do
+//! not wait, such as getsockname, are made anew in the same way ([`repeated`]).
 
 use core::cell::{Cell, RefCell};
 use core::ffi::c_int;
@@ -24,6 +25,26 @@ use crate::transfer::Endpoint;
 pub(crate) const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(8)];
 /// So often a call that must not wait takes the socket back.
 const TRIES: u32 = 8;
+
+/// Makes a call about a socket until no other process has taken the socket in the middle of it.
+/// `call` looks its descriptor up each time, which takes the socket back.
+pub(crate) fn repeated<T>(mut call: impl FnMut() -> Outcome<T>) -> Outcome<T> {
+    let mut tries = 0;
+    loop {
+        match call() {
+            Err(Errno::STALE) => pause(tries),
+            other => return other,
+        }
+        tries += 1;
+    }
+}
+
+/// Before a socket is taken back: nothing at first, then a pause that grows.
+fn pause(tries: u32) {
+    if tries > 0 {
+        thread::sleep((PAUSES[0] * (1 << (tries - 1).min(8))).min(PAUSES[1]));
+    }
+}
 
 /// A descriptor's socket during one call.
 pub(crate) struct SharedEndpoint {
@@ -58,8 +79,8 @@ impl SharedEndpoint {
         self.tries.set(tries.saturating_add(1));
         match (wait, tries) {
             (Wait::No, TRIES..) => return Err(Errno::AGAIN),
-            (Wait::No, _) | (_, 0) => {}
-            _ => thread::sleep((PAUSES[0] * (1 << (tries - 1).min(8))).min(PAUSES[1])),
+            (Wait::No, _) => {}
+            _ => pause(tries),
         }
         let open = socket(self.fd)?;
         self.open.replace(open);

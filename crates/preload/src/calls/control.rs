@@ -13,6 +13,7 @@ use crate::descriptors::{TABLE, is_socket, socket};
 use crate::edge::Return;
 use crate::errno::{self, Outcome};
 use crate::interpose::trace;
+use crate::retaking::repeated;
 use crate::table::Kind;
 use crate::{readiness_signals, real};
 
@@ -67,8 +68,8 @@ unsafe fn control_file(real: Fcntl, fd: c_int, command: c_int, arg: c_ulong) -> 
 
 unsafe fn control_device(fd: c_int, request: c_ulong, arg: *mut c_char) -> Outcome<c_int> {
     let answer = match request {
-        FIONREAD => Some(readable(fd)?),
-        SIOCOUTQ | SIOCOUTQNSD => Some(unsent(fd, request)?),
+        FIONREAD => Some(repeated(|| readable(fd))?),
+        SIOCOUTQ | SIOCOUTQNSD => Some(repeated(|| unsent(fd, request))?),
         SIOCATMARK => {
             let entry = socket(fd)?;
             if entry.socket.kind() == SocketKind::Datagram {

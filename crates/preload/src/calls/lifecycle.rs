@@ -20,6 +20,7 @@ use crate::errno::{self, Outcome};
 use crate::interpose::{alias, interpose};
 use crate::open_socket::OpenSocket;
 use crate::placeholder::{self, Placeholder};
+use crate::retaking::repeated;
 use crate::sockaddr::copy_out;
 use crate::table::Kind;
 use crate::{fork, host, instance, process, real, sharing, trace};
@@ -262,10 +263,10 @@ interpose! {
         }
     }
     fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
-        is_socket(fd) => accept_one(fd, addr, len, 0)
+        is_socket(fd) => repeated(|| accept_one(fd, addr, len, 0))
     }
     fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
-        is_socket(fd) => accept_one(fd, addr, len, flags)
+        is_socket(fd) => repeated(|| accept_one(fd, addr, len, flags))
     }
     fn close(fd: c_int) -> c_int {
         is_special(fd) => close_one(fd)

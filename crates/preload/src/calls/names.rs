@@ -14,6 +14,7 @@ use crate::errno::{self, Outcome};
 use crate::interpose::{alias, interpose};
 use crate::open_socket::OpenSocket;
 use crate::real;
+use crate::retaking::repeated;
 use crate::sockaddr::{copy_in, copy_out};
 
 unsafe fn bind_to(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Outcome<c_int> {
@@ -108,22 +109,22 @@ unsafe fn copy_out_wanted(
 
 interpose! {
     fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
-        is_socket(fd) => bind_to(fd, addr, len)
+        is_socket(fd) => repeated(|| bind_to(fd, addr, len))
     }
     fn listen(fd: c_int, backlog: c_int) -> c_int {
-        is_socket(fd) => listen_on(fd, backlog)
+        is_socket(fd) => repeated(|| listen_on(fd, backlog))
     }
     fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
         is_socket(fd) => connect_to(fd, addr, len)
     }
     fn shutdown(fd: c_int, how: c_int) -> c_int {
-        is_socket(fd) => shutdown_one(fd, how)
+        is_socket(fd) => repeated(|| shutdown_one(fd, how))
     }
     fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
-        is_socket(fd) => own_name(fd, addr, len)
+        is_socket(fd) => repeated(|| own_name(fd, addr, len))
     }
     fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
-        is_socket(fd) => peer_name(fd, addr, len)
+        is_socket(fd) => repeated(|| peer_name(fd, addr, len))
     }
 }
 

@@ -19,6 +19,7 @@ use crate::descriptors::{is_socket, socket};
 use crate::errno::Outcome;
 use crate::interpose::interpose;
 use crate::open_socket::{OpenSocket, Timeout};
+use crate::retaking::repeated;
 use crate::sockaddr::room_for;
 use crate::time;
 
@@ -209,12 +210,12 @@ interpose! {
     fn getsockopt(
         fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t,
     ) -> c_int {
-        is_socket(fd) => get_option(fd, (level, name), value, len)
+        is_socket(fd) => repeated(|| get_option(fd, (level, name), value, len))
     }
     fn setsockopt(
         fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t,
     ) -> c_int {
-        is_socket(fd) => set_option(fd, (level, name), value, len)
+        is_socket(fd) => repeated(|| set_option(fd, (level, name), value, len))
     }
 }
 
