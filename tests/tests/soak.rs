@@ -12,8 +12,8 @@ use rustix::process::Signal;
 use tasuki_tests::{PostgresFiles, ProgramWorld, Running, STACK, eventually, write_noise};
 
 const PROGRAMS: [&str; 5] = ["nginx", "wrk", "redis-server", "redis-benchmark", "iperf3"];
-/// Listeners of nginx, redis, iperf3 and PostgreSQL.
-const LISTENERS: usize = 4;
+/// Listeners of nginx, redis and iperf3, and those of PostgreSQL for IPv4 and IPv6.
+const LISTENERS: usize = 5;
 /// Between two reloads of nginx.
 const RELOAD: Duration = Duration::from_secs(3);
 /// Most memory that a server may take more at the end than after a third of the time, KiB.
