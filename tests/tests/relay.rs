@@ -354,3 +354,17 @@ print('with a static program', in_our_namespace())
     assert_eq!(said.stdout.trim(), "with the library True\nwith a static program False", "{said}");
     end(&world);
 }
+
+/// An ICMP error reaches the socket that Linux would tell: that with its ends, if it has a peer,
+/// and one without a peer only in its queue.
+#[test]
+fn errors_of_datagrams_reach_their_senders() {
+    let Some(world) = world() else { return };
+    let kernel = world.run(&world.script("unreachable.py", &[HOST, HOST])).success();
+    let words = world.script("unreachable.py", &[STACK, HOST]);
+    let both = ["run", "--net", "net", "--intercept", "seccomp", "--"].map(str::to_owned);
+    let words: Vec<_> = both.into_iter().chain(words).collect();
+    let said = Running::start(world.tasuki(&words)).finish().success();
+    assert_eq!(said.stdout, kernel.stdout, "{said}");
+    end(&world);
+}

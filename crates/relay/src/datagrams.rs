@@ -4,16 +4,19 @@
 //! of the TUN device, and leave through a socket of the instance with the same port. What that
 //! one receives goes back as a packet with the sender's address.
 
+use std::collections::HashSet;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
 use abi::ancillary::SendAncillary;
+use rustix::io::Errno;
 use tasuki_tokio::UdpSocket;
 use tokio::sync::mpsc;
 
 use crate::address::{canonical, unspecified};
 use crate::header::Manner;
+use crate::namespace::Namespace;
 use crate::state::{Carrier, Port, QUEUE, QueuedDatagram, Relay};
 use crate::system::errno;
 use crate::tun::Frame;
@@ -21,6 +24,8 @@ use crate::{host_datagrams, packet};
 
 /// Sockets of the instance that carry datagrams at a time.
 const MOST: usize = 1024;
+/// Addresses of programs that share a port.
+const MOST_ADDRESSES: usize = 64;
 /// Longest datagram.
 const LONGEST: usize = 65_535;
 
@@ -49,7 +54,7 @@ pub(crate) fn send(
     }
     let port = (from.is_ipv6(), from.port());
     if !relay.carriers.borrow().contains_key(&port) {
-        open(relay, port, Some(from));
+        open(relay, port, from);
     }
     if let Some(carrier) = relay.carriers.borrow().get(&port) {
         let packet = packet::quote(frame.packet()).to_vec();
@@ -65,14 +70,14 @@ pub(crate) fn find(relay: &Rc<Relay>) -> io::Result<bool> {
         let port = (local.is_ipv6(), local.port());
         if local.port() != 0 && !relay.carriers.borrow().contains_key(&port) {
             found = true;
-            open(relay, port, None);
+            open(relay, port, local);
         }
     }
     Ok(found)
 }
 
-/// A program has bound a datagram socket: what arrives at its port is its.
-pub(crate) fn open(relay: &Rc<Relay>, port: Port, end: Option<SocketAddr>) {
+/// A program has bound a datagram socket to this end: what arrives at its port is its.
+pub(crate) fn open(relay: &Rc<Relay>, port: Port, end: SocketAddr) {
     let mut carriers = relay.carriers.borrow_mut();
     if carriers.len() >= MOST || carriers.contains_key(&port) {
         return;
@@ -101,7 +106,7 @@ pub(crate) fn sweep(relay: &Relay) -> io::Result<()> {
 async fn carry(
     relay: Rc<Relay>,
     (v6, port): Port,
-    end: Option<SocketAddr>,
+    end: SocketAddr,
     mut outgoing: mpsc::Receiver<QueuedDatagram>,
 ) {
     let any = unspecified(v6);
@@ -115,63 +120,114 @@ async fn carry(
             }
         },
     };
-    ask_for_errors(&socket, v6).await;
+    ask_for_more(&socket, v6).await;
+    let mut own = OwnAddresses::default();
+    own.insert(end.ip());
     let mut buffer = vec![0; LONGEST];
-    let mut end = end;
     loop {
         tokio::select! {
             next = outgoing.recv() => {
                 let Some(one) = next else { return };
-                end = Some(one.from);
-                let how = how_to_send(one.manner);
-                let send = || socket.send_message(&one.payload, Some(one.to), &how);
-                let mut sent = send().await;
-                // The error may be that of an earlier datagram.
-                if sent.is_err() && pass_on_errors(&relay, &socket, end) {
-                    sent = send().await;
-                }
-                if let Err(error) = sent {
-                    report(&relay, &error, &one);
-                }
+                own.insert(one.from.ip());
+                transmit(&relay, (&socket, port), &own, &one).await;
             }
-            received = socket.recv_from(&mut buffer) => {
-                let Ok((len, peer)) = received else {
-                    pass_on_errors(&relay, &socket, end);
+            received = socket.recv_message(&mut buffer) => {
+                let Ok(received) = received else {
+                    pass_on_errors(&relay, (&socket, port), &own);
                     continue;
                 };
-                let peer = canonical(peer);
-                let to = end.filter(|end| end.is_ipv6() == peer.is_ipv6());
-                let to = to.or_else(|| {
-                    if peer.ip().is_loopback() {
-                        return Some((peer.ip(), port).into());
-                    }
-                    let address = relay.namespace.borrow().address(peer.is_ipv6())?;
-                    Some(SocketAddr::from((address, port)))
+                let packet = received.from.map(canonical).and_then(|peer| {
+                    let at = received.ancillary.map(|how| how.to.to_canonical());
+                    let to = own.choose(&relay.namespace.borrow(), at, peer)?;
+                    packet::datagram(peer, (to, port).into(), &buffer[..received.len])
                 });
-                let packet = to.and_then(|to| packet::datagram(peer, to, &buffer[..len]));
                 packet.inspect(|packet| relay.tun.write(packet));
             }
         }
     }
 }
 
-/// Asks for the ICMP errors of all datagrams: a program's socket judges them itself.
-async fn ask_for_errors(socket: &UdpSocket, v6: bool) {
-    // A socket without them still carries datagrams.
-    let _ = socket.set_int(libc::IPPROTO_IP, libc::IP_RECVERR, 1).await;
-    if v6 {
-        let _ = socket.set_int(libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1).await;
+/// The addresses of the programs' sockets that share a port.
+#[derive(Debug, Default)]
+struct OwnAddresses(HashSet<IpAddr>);
+
+impl OwnAddresses {
+    fn insert(&mut self, address: IpAddr) {
+        if self.0.len() < MOST_ADDRESSES && !address.is_unspecified() {
+            self.0.insert(address);
+        }
+    }
+
+    /// The address of the program's end, for what came from `peer` or is about it. `at` is the
+    /// instance's address that it came to: one of a socket, or one that the instance has chosen for
+    /// a socket that has the usual one.
+    fn choose(
+        &self,
+        namespace: &Namespace,
+        at: Option<IpAddr>,
+        peer: SocketAddr,
+    ) -> Option<IpAddr> {
+        at.filter(|at| self.0.contains(at)).or_else(|| usual(namespace, peer))
     }
 }
 
-/// Passes ICMP errors on to the program's socket. Were there any?
-fn pass_on_errors(relay: &Relay, socket: &UdpSocket, end: Option<SocketAddr>) -> bool {
+/// The address from which a socket without one sends to this peer.
+fn usual(namespace: &Namespace, peer: SocketAddr) -> Option<IpAddr> {
+    match peer.ip() {
+        IpAddr::V4(to) if to.is_loopback() => Some(Ipv4Addr::LOCALHOST.into()),
+        to if to.is_loopback() => Some(to),
+        to => namespace.address(to.is_ipv6()),
+    }
+}
+
+/// Asks for the ICMP errors of all datagrams, since a program's socket judges them itself; and for
+/// the addresses that datagrams came to.
+async fn ask_for_more(socket: &UdpSocket, v6: bool) {
+    // A socket without them still carries datagrams.
+    let _ = socket.set_int(libc::IPPROTO_IP, libc::IP_RECVERR, 1).await;
+    let _ = socket.set_int(libc::IPPROTO_IP, libc::IP_PKTINFO, 1).await;
+    if v6 {
+        let _ = socket.set_int(libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1).await;
+        let _ = socket.set_int(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1).await;
+    }
+}
+
+/// Sends a program's datagram from the address that its socket has.
+async fn transmit(
+    relay: &Relay,
+    (socket, port): (&UdpSocket, u16),
+    own: &OwnAddresses,
+    one: &QueuedDatagram,
+) {
+    let mut how = how_to_send(one.manner);
+    // The instance may know a better address than the usual one.
+    let usual = usual(&relay.namespace.borrow(), one.to);
+    how.source = Some(one.from.ip()).filter(|from| Some(*from) != usual);
+    let send = async |how| socket.send_message(&one.payload, Some(one.to), &how).await;
+    let mut sent = send(how).await;
+    // The error may be that of an earlier datagram.
+    if sent.is_err() && pass_on_errors(relay, (socket, port), own) {
+        sent = send(how).await;
+    }
+    if sent.as_ref().is_err_and(|error| errno(error) == Errno::ADDRNOTAVAIL) {
+        // An address that the instance does not have any more.
+        how.source = None;
+        sent = send(how).await;
+    }
+    if let Err(error) = sent {
+        report(relay, &error, one);
+    }
+}
+
+/// Passes ICMP errors on to the programs' sockets that have sent the datagrams. Were there any?
+fn pass_on_errors(relay: &Relay, (socket, port): (&UdpSocket, u16), own: &OwnAddresses) -> bool {
     let mut any = false;
     while let Ok(entry) = socket.take_queued_error() {
         any = true;
-        if let Some(message) = end.and_then(|end| packet::icmp_error(&entry, end)) {
-            relay.tun.write(&message);
-        }
+        let at = entry.message.as_ref().map(|(_, how)| how.to.to_canonical());
+        let from = own.choose(&relay.namespace.borrow(), at, canonical(entry.destination));
+        let message = from.and_then(|from| packet::icmp_error(&entry, (from, port).into()));
+        message.inspect(|message| relay.tun.write(message));
     }
     any
 }
