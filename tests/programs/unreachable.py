@@ -54,7 +54,7 @@ def two_addresses():
 
 
 def two_destinations():
-    """Two sockets have one address and port: each with a peer of its own, and a third has none."""
+    """Two sockets have one address and port: each with a peer of its own."""
     with udp(OWN) as first:
         port = first.getsockname()[1]
         first.connect((FAR, 9))
