@@ -107,3 +107,37 @@ fn threads_are_cancelled_in_socket_calls() {
     assert_eq!((tasuki.stdout, tasuki.stderr), (kernel.stdout, kernel.stderr));
     world.assert_nothing_left();
 }
+
+/// The kernel's stack as well. A handler that interrupts a call of the library waits for its end.
+#[test]
+fn signal_handlers_make_socket_calls() {
+    let Some(world) = World::with_kernel() else { return };
+    let executable = world.file("calls");
+    compile(&executable, "handler_calls.c");
+    let run = |address: &str, port: &str, command: &dyn Fn(&[&str]) -> Command| {
+        let peer = world.command(&world.script("echo.py", &["0.0.0.0", port]));
+        let peer = Running::start(peer);
+        let _ = peer.line("ready");
+        let said = Running::start(command(&[&executable, address, port])).finish().success();
+        assert_eq!(said.stdout, "all bytes came back\n", "{said}");
+    };
+    run("127.0.0.1", "9001", &|words| world.command(words));
+    let Some(mode) = Mode::shared() else { return };
+    run(HOST, "9002", &|words| world.on_stack(mode, words));
+}
+
+/// What sigaction(2), signal(2) and their relatives say and do, on the kernel's stack and ours.
+#[test]
+fn handlers_are_installed_as_on_linux() {
+    let Some(world) = World::with_kernel() else { return };
+    let executable = world.file("actions");
+    compile(&executable, "handler_calls.c");
+    for part in ["actions", "interrupted"] {
+        let kernel = Running::start(world.command(&[&executable, part])).finish().success();
+        let Some(mode) = Mode::shared() else { return };
+        let tasuki = world.on_stack(mode, &[&executable, part]);
+        let tasuki = Running::start(tasuki).finish().success();
+        assert_eq!((tasuki.stdout, tasuki.stderr), (kernel.stdout, kernel.stderr));
+    }
+    world.assert_nothing_left();
+}

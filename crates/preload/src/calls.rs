@@ -1,5 +1,6 @@
 //! The exported calls on one descriptor, by theme.
 
+mod actions;
 mod control;
 mod exec;
 mod host_loopback;

@@ -25,10 +25,10 @@ use std::sync::Arc;
 
 use libc::{clockid_t, pthread_t};
 use rustix::event::{Timespec, poll};
-use sockets::Cancellation;
+use sockets::{Cancellation, LyingDown};
 
 use crate::process_state::ProcessState;
-use crate::{duties, real};
+use crate::{duties, handlers, real};
 
 /// The C library's.
 pub(crate) const PTHREAD_CANCEL_DISABLE: c_int = 1;
@@ -163,6 +163,14 @@ impl Cancellation for Marks {
             own.requested.load(Ordering::SeqCst)
         };
         !DISABLED.get() && with_own(end).unwrap_or(false)
+    }
+
+    fn lie_down(&self) -> LyingDown {
+        handlers::lie_down()
+    }
+
+    fn get_up(&self, from: LyingDown) {
+        handlers::get_up(from);
     }
 }
 

@@ -1,5 +1,5 @@
-//! The edge of an exported call: -1 and `errno` on the way to C, no panic across the border, and no
-//! cancellation within.
+//! The edge of an exported call: -1 and `errno` on the way to C, no panic across the border, and
+//! neither cancellation nor signal handlers within.
 
 #![allow(unsafe_code)]
 
@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::cancellation::PTHREAD_CANCEL_DISABLE;
 use crate::errno::{self, Outcome};
+use crate::handlers::Within;
 use crate::{cancellation, real};
 
 /// A C return type: -1 (or the like: no index, no pointer) stands for an error.
@@ -67,11 +68,12 @@ impl Return for () {
 }
 
 fn run<T>(body: impl FnOnce() -> Outcome<T>) -> Option<T> {
+    let within = Within::new();
     let uncancelled = Uncancelled::new();
     match catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::IO)) {
         Ok(value) => Some(value),
         Err(errno) => {
-            fail(errno, uncancelled);
+            fail(errno, uncancelled, within);
             None
         }
     }
@@ -80,9 +82,11 @@ fn run<T>(body: impl FnOnce() -> Outcome<T>) -> Option<T> {
 /// Sets `errno`. A thread that is to be cancelled ends here: no frame of this library has anything
 /// to drop.
 #[cold]
-fn fail(errno: Errno, uncancelled: Uncancelled) {
+fn fail(errno: Errno, uncancelled: Uncancelled, within: Within) {
     let within_another = uncancelled.0 == PTHREAD_CANCEL_DISABLE;
     drop(uncancelled);
+    // Signal handlers run here.
+    drop(within);
     if errno != Errno::CANCELED || within_another {
         errno::set(errno);
         return;

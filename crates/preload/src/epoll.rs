@@ -21,7 +21,7 @@ use std::time::Instant;
 use libc::{epoll_event, sigset_t, timespec};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use sockets::{NewsReader, PollCall, cancellable};
+use sockets::{NewsReader, PollCall, asleep, cancellable};
 
 use crate::descriptors::{Descriptor, TABLE, install, socket};
 use crate::epoll_fork::cookie_of;
@@ -213,7 +213,11 @@ impl Events {
         }
         // SAFETY: `count` is at most `room`.
         let array = unsafe { self.array.add(self.count) };
-        let found = wait_in_kernel(epfd, array, self.left(), timeout, mask)?;
+        let wait = || wait_in_kernel(epfd, array, self.left(), timeout, mask);
+        let found = match timeout {
+            Some(Duration::ZERO) => wait()?,
+            _ => asleep(false, wait)?.unwrap_or(0),
+        };
         let mut kicked = false;
         let mut kept = 0;
         for at in 0..found {

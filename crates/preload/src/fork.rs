@@ -12,6 +12,7 @@
 #![allow(unsafe_code)]
 
 use crate::descriptors::TABLE;
+use crate::handlers::Within;
 use crate::{
     adopted, cancellation, epoll_fork, host, instance, placeholder, process, readiness_signals,
     sharing,
@@ -32,6 +33,7 @@ pub(crate) fn watch() {
 
 /// The child may use the parent's sockets, too. A panic must not keep the process from its fork.
 unsafe extern "C" fn prepare() {
+    let _within = Within::new();
     let _ = std::panic::catch_unwind(|| {
         sharing::share(|_| true);
         epoll_fork::note();
@@ -39,6 +41,7 @@ unsafe extern "C" fn prepare() {
 }
 
 unsafe extern "C" fn child() {
+    let _within = Within::new();
     process::remember();
     // The runtime closes its copies of descriptors through `close`, so the table must not know
     // them as internal any more.

@@ -32,6 +32,7 @@ use shm::Channel;
 use sockets::local_stack::LocalStack;
 
 use self::stack::ProgramStack;
+use crate::handlers;
 
 /// The stack of this process: null, or from `Arc::into_raw` and never given back.
 static HOST: AtomicPtr<ProgramStack> = AtomicPtr::new(null_mut());
@@ -56,6 +57,7 @@ pub(crate) fn start(connections: Vec<OwnedFd>) -> Result<Arc<dyn LocalStack>, St
     let host = ProgramStack::new(stack).map_err(|error| error.to_string())?;
     let host = Arc::new(host);
     HOST.store(Arc::into_raw(Arc::clone(&host)).cast_mut(), Ordering::Release);
+    handlers::run_at_once(true);
     helper::start(Arc::clone(&host)).map_err(|error| error.to_string())?;
     Ok(host)
 }
@@ -71,6 +73,7 @@ pub(crate) fn forget() {
     if HOST.swap(null_mut(), Ordering::AcqRel).is_null() {
         return;
     }
+    handlers::run_at_once(false);
     stack::leave();
     for fd in shm::descriptors::kept() {
         shm::descriptors::forget(fd);

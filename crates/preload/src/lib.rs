@@ -39,6 +39,7 @@
 //! interpose: the macros that export calls
 //! trace edge: a line for each call; results on their way to C
 //! sockaddr cancellation: addresses; threads that are to end
+//! handlers: signal handlers of the program
 //! real: the C library's own functions
 //! process_state: state that a forked child makes anew
 //! errno pointers: error numbers; pointers that cannot be meant
@@ -60,6 +61,7 @@ mod epoll_fork;
 mod epoll_set;
 mod errno;
 mod fork;
+mod handlers;
 mod host;
 mod instance;
 mod interpose;

@@ -17,8 +17,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
     FILE, epoll_event, fd_set, gid_t, ifaddrs, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t,
-    pollfd, posix_spawn_file_actions_t, posix_spawnattr_t, pthread_t, sigset_t, size_t, sockaddr,
-    socklen_t, ssize_t, timespec, timeval, uid_t,
+    pollfd, posix_spawn_file_actions_t, posix_spawnattr_t, pthread_t, sighandler_t, sigset_t,
+    size_t, sockaddr, socklen_t, ssize_t, timespec, timeval, uid_t,
 };
 
 /// One function of the C library: its name, and its address once known.
@@ -226,6 +226,16 @@ real_calls! {
         count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set,
         timeout: *const timespec, mask: *const sigset_t,
     ) -> c_int;
+    fn sigaction(signal: c_int, action: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
+    fn __sigaction(
+        signal: c_int, action: *const libc::sigaction, old: *mut libc::sigaction,
+    ) -> c_int;
+    fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t;
+    fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t;
     fn pthread_cancel(thread: pthread_t) -> c_int;
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
     fn pthread_testcancel() -> ();

@@ -25,6 +25,8 @@ use crate::transfer::Endpoint;
 pub(crate) const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(8)];
 /// So often a call that must not wait takes the socket back.
 const TRIES: u32 = 8;
+/// Buffers of a call that allocates no memory.
+const FEW: usize = 4;
 
 /// Makes a call about a socket until no other process has taken the socket in the middle of it.
 /// `call` looks its descriptor up each time, which takes the socket back.
@@ -89,8 +91,16 @@ impl SharedEndpoint {
 
     /// Sends on a stream. A part that was sent before the socket moved counts.
     fn send_stream(&self, bufs: &[IoSlice<'_>], flags: SendFlags, wait: Wait) -> Outcome<usize> {
-        let mut left = bufs.to_vec();
-        let mut left = &mut left[..];
+        // Nothing is allocated for few buffers: a signal handler may have interrupted malloc(3).
+        let (mut few, mut many) = ([IoSlice::new(&[]); FEW], Vec::new());
+        let mut left = match few.get_mut(..bufs.len()) {
+            Some(few) => few,
+            None => {
+                many.extend_from_slice(bufs);
+                &mut many[..]
+            }
+        };
+        left.copy_from_slice(bufs);
         let total = left.iter().fold(0_usize, |sum, buf| sum.saturating_add(buf.len()));
         let mut sent = 0;
         loop {

@@ -23,7 +23,7 @@ use core::mem::zeroed;
 use libc::{nfds_t, pollfd, sigset_t, timespec};
 use rustix::event::{PollFd, Timespec};
 use rustix::io::Errno;
-use sockets::PollCall;
+use sockets::{PollCall, asleep};
 
 use crate::errno::{self, Outcome};
 use crate::real;
@@ -65,10 +65,14 @@ pub(crate) fn poll_under(
     let limit = limit.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
     let count = nfds_t::try_from(fds.len()).map_err(|_| Errno::INVAL)?;
     let fds: *mut pollfd = fds.as_mut_ptr().cast();
-    // SAFETY: a PollFd has pollfd's layout (descriptor, events, revents), and there are `count` of
-    // them; limit and mask are null or point to live values.
-    let ready = errno::check(unsafe { real::ppoll(fds, count, limit, mask) })?;
-    Ok(usize::try_from(ready).unwrap_or(0))
+    // The program's handlers run in it, also when it does not sleep: one that waited would run
+    // under another mask.
+    let ready = asleep(false, || {
+        // SAFETY: a PollFd has pollfd's layout (descriptor, events, revents), and there are `count`
+        // of them; limit and mask are null or point to live values.
+        errno::check(unsafe { real::ppoll(fds, count, limit, mask) })
+    })?;
+    Ok(ready.and_then(|ready| usize::try_from(ready).ok()).unwrap_or(0))
 }
 
 fn in_steps<T>(mask: &sigset_t, sleep: impl FnOnce() -> Outcome<T>) -> Outcome<T> {

@@ -71,7 +71,9 @@ pub use abi::ancillary::{AncillarySet, RecvAncillary, SendAncillary};
 pub use abi::queued_error::{QueuedErrorEntry, QueuedErrorOrigin};
 pub use abi::{Errno, Family, ShutdownHow, SocketKind};
 pub use batch::CallBatch;
-pub use cancellation::{Cancellation, cancellable, set_cancellation};
+pub use cancellation::{
+    Cancellation, HandlersRun, LyingDown, asleep, cancellable, set_cancellation,
+};
 pub use client::Client;
 pub use environment::{named_instance, remember_instance};
 pub use error::{ConnectError, ENV};

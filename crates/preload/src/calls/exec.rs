@@ -13,6 +13,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use crate::descriptors::{TABLE, is_socket};
 use crate::errno::{self, Outcome};
+use crate::handlers::outside;
 use crate::interpose::interpose;
 use crate::table::Kind;
 use crate::variadic::{ArgumentList, variadic};
@@ -78,19 +79,25 @@ fn own_path() -> Option<OsString> {
     Some(OsString::from_vec(path.to_bytes().to_vec()))
 }
 
+/// A vfork child executes without the edge of a call: it does not return through it, and what the
+/// edge notes of the thread would stay noted in the parent's memory.
+fn is_ours() -> bool {
+    instance::is_wanted() && !process::in_vfork_child()
+}
+
 /// Makes sockets shared that a new program inherits, and calls `exec` with its environment.
 unsafe fn execute(
     given: *const *const c_char,
     exec: impl FnOnce(*const *const c_char) -> c_int,
 ) -> Outcome<c_int> {
     let passed_on = |&(fd, _): &(c_int, Kind)| is_socket(fd) && survives(fd);
-    if process::in_vfork_child() || !TABLE.range(0, u32::MAX).iter().any(passed_on) {
-        return errno::check(exec(given));
+    if !TABLE.range(0, u32::MAX).iter().any(passed_on) {
+        return errno::check(outside(|| exec(given)));
     }
     sharing::share(survives);
     // SAFETY: passed on from the program.
     let environment = unsafe { Environment::new(given) };
-    errno::check(exec(environment.all.as_ptr()))
+    errno::check(outside(|| exec(environment.all.as_ptr())))
 }
 
 unsafe extern "C" {
@@ -104,21 +111,21 @@ interpose! {
     fn execve(
         path: *const c_char, argv: *const *const c_char, envp: *const *const c_char,
     ) -> c_int {
-        instance::is_wanted() => execute(envp, |envp| real::execve(path, argv, envp))
+        is_ours() => execute(envp, |envp| real::execve(path, argv, envp))
     }
     fn execv(path: *const c_char, argv: *const *const c_char) -> c_int {
-        instance::is_wanted() => execute(environ, |envp| real::execve(path, argv, envp))
+        is_ours() => execute(environ, |envp| real::execve(path, argv, envp))
     }
     fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int {
-        instance::is_wanted() => execute(environ, |envp| real::execvpe(file, argv, envp))
+        is_ours() => execute(environ, |envp| real::execvpe(file, argv, envp))
     }
     fn execvpe(
         file: *const c_char, argv: *const *const c_char, envp: *const *const c_char,
     ) -> c_int {
-        instance::is_wanted() => execute(envp, |envp| real::execvpe(file, argv, envp))
+        is_ours() => execute(envp, |envp| real::execvpe(file, argv, envp))
     }
     fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
-        instance::is_wanted() => execute(envp, |envp| real::fexecve(fd, argv, envp))
+        is_ours() => execute(envp, |envp| real::fexecve(fd, argv, envp))
     }
     fn posix_spawn(
         pid: *mut libc::pid_t, path: *const c_char, actions: *const Actions,
@@ -126,7 +133,7 @@ interpose! {
     ) -> c_int {
         instance::is_wanted() => {
             sharing::share(survives);
-            Ok(real::posix_spawn(pid, path, actions, attributes, argv, envp))
+            Ok(outside(|| real::posix_spawn(pid, path, actions, attributes, argv, envp)))
         }
     }
     fn posix_spawnp(
@@ -135,7 +142,7 @@ interpose! {
     ) -> c_int {
         instance::is_wanted() => {
             sharing::share(survives);
-            Ok(real::posix_spawnp(pid, file, actions, attributes, argv, envp))
+            Ok(outside(|| real::posix_spawnp(pid, file, actions, attributes, argv, envp)))
         }
     }
     fn posix_spawn_file_actions_adddup2(actions: *mut Actions, fd: c_int, new: c_int) -> c_int {

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, tee};
-use sockets::{SocketKind, cancellable};
+use sockets::{SocketKind, asleep, cancellable};
 
 use super::io::{receive_bufs, send_bufs};
 use crate::descriptors::{is_socket, socket};
@@ -80,8 +80,8 @@ fn splice_any(
 fn ready(pipe: BorrowedFd<'_>, events: PollFlags, waits: bool) -> Outcome<()> {
     let none = Timespec { tv_sec: 0, tv_nsec: 0 };
     let limit = if waits { None } else { Some(&none) };
-    match cancellable(|| poll(&mut [PollFd::new(&pipe, events)], limit))? {
-        0 => Err(Errno::AGAIN),
+    match cancellable(|| asleep(false, || poll(&mut [PollFd::new(&pipe, events)], limit)))? {
+        Some(0) | None => Err(Errno::AGAIN),
         _ => Ok(()),
     }
 }

@@ -25,6 +25,7 @@ use shm::{ReadinessBitmap, Sleep, Sleeper, Word32};
 use super::local_thread::LocalStackThread;
 use super::rings::Rings;
 use super::server::ServerHandle;
+use crate::cancellation::asleep;
 use crate::local_stack::refresh;
 use crate::lock::lock;
 use crate::wait::{PollCall, Wait, far_away, timespec};
@@ -144,7 +145,8 @@ impl ThreadSlot {
             _ if look_again() => Ok(1),
             SleepRole::Leader => {
                 server.count_sleep();
-                recv(&self.fd, &mut [0_u8; 8], RecvFlags::empty()).map(|(len, _)| len)
+                let slept = asleep(true, || recv(&self.fd, &mut [0_u8; 8], RecvFlags::empty()));
+                slept.map(|slept| slept.map_or(1, |(len, _)| len))
             }
             // Another thread leads meanwhile: the next round follows it.
             SleepRole::Follower(_) => Ok(1),
@@ -164,10 +166,11 @@ impl ThreadSlot {
             },
             SleepRole::Follower(seen) => (&self.epoch, *seen),
         };
-        match wait.deadline() {
-            None => restartable_sleep(word, expected, slice_end(None, SLICE)),
-            deadline => plain_sleep(word, expected, slice_end(deadline, SLICE)),
-        }
+        let slept = match wait.deadline() {
+            None => asleep(true, || restartable_sleep(word, expected, slice_end(None, SLICE))),
+            deadline => asleep(false, || plain_sleep(word, expected, slice_end(deadline, SLICE))),
+        };
+        slept.map(drop)
     }
 
     /// [`ThreadSlot::sleep`] that ends as well when poll(2) reports something for `kernel`. The
@@ -214,7 +217,8 @@ impl ThreadSlot {
         all.extend(own);
         let ours = all.len();
         all.extend(kernel.iter().cloned());
-        let polled = call(&mut all, timespec(deadline).as_ref());
+        // Any signal ends poll(2).
+        let polled = asleep(false, || call(&mut all, timespec(deadline).as_ref()));
         self.leave_role(&role);
         polled?;
         let (ours, theirs) = all.split_at(ours);
@@ -284,8 +288,12 @@ impl ThreadSlot {
         if matches!(role, SleepRole::Follower(_)) {
             return;
         }
-        self.bell.awake();
         let mut leader = lock(&self.leader);
+        // A signal handler that slept meanwhile led in this thread's place, and has left.
+        if *leader != Some(this_thread()) {
+            return;
+        }
+        self.bell.awake();
         *leader = None;
         self.epoch.fetch_add(1, Ordering::SeqCst);
         drop(leader);

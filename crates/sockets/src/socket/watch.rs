@@ -7,7 +7,7 @@ use abi::Errno;
 use rustix::event::{PollFd, Timespec};
 
 use super::handle::Socket;
-use crate::cancellation::cancellable;
+use crate::cancellation::{asleep, cancellable};
 use crate::membership::{Membership, NewsListener, ThreadClaim, poll};
 use crate::wait::{PollCall, Wait, far_away, timespec};
 
@@ -125,7 +125,8 @@ pub fn wait_any(
 ) -> Result<(), Errno> {
     let Some(first) = watched.first() else {
         let limit = timespec(deadline);
-        return cancellable(|| call.unwrap_or(&poll)(kernel, limit.as_ref())).map(drop);
+        let poll = || call.unwrap_or(&poll)(kernel, limit.as_ref());
+        return cancellable(|| asleep(false, poll)).map(drop);
     };
     let membership = first.socket.membership();
     let server = &membership.server;
