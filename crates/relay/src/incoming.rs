@@ -99,3 +99,12 @@ async fn give(relay: &Rc<Relay>, stream: TasukiStream, peer: SocketAddr) {
         }
     }
 }
+
+/// Is it an own address, at whose port a program of this relay has a socket that listens, or may
+/// be about to?
+pub(crate) fn may_listen(relay: &Relay, at: SocketAddr) -> bool {
+    // In this order one that begins to listen meanwhile is seen.
+    relay.namespace.borrow().is_own(at.ip())
+        && (relay.sweep.bound().is_ok_and(|all| all.has_port(at.port()))
+            || relay.sweep.listeners().is_ok_and(|all| all.has_port(at.port())))
+}

@@ -68,12 +68,17 @@ async fn connect(relay: &Rc<Relay>, syn: Syn, frame: &[u8]) {
             Err(error) => refuse(relay, &syn, frame, &error),
         };
     }
+    // The kernel connects programs of this relay, or refuses: the instance listens for a program a
+    // moment before the program does.
+    if incoming::may_listen(relay, syn.to) {
+        return relay.tun.bounce(frame);
+    }
     let tasuki = match connect_outside(syn).await {
         Ok(stream) => stream,
         Err(error) => return refuse(relay, &syn, frame, &error),
     };
-    if incoming::is_listening(relay, syn.to) {
-        // A program of this relay has begun to listen there meanwhile.
+    if incoming::is_listening(relay, syn.to) || incoming::may_listen(relay, syn.to) {
+        // One has begun to meanwhile.
         tasuki.abort();
         return relay.tun.bounce(frame);
     }
