@@ -11,15 +11,19 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tasuki_tokio::{TcpListener, TcpStream as TasukiStream};
-use tokio::time::timeout;
+use tokio::net::TcpStream as KernelStream;
+use tokio::time::{sleep, timeout};
 
 use crate::address::{canonical, unspecified};
 use crate::carry::carry;
-use crate::kernel;
 use crate::state::Relay;
+use crate::{kernel, withdrawn};
 
 /// How long a program's full queue may hold a connection up.
 const HANDSHAKE: Duration = Duration::from_secs(60);
+/// How often, and after which pauses, a refused connection is tried again.
+const LISTEN_TRIES: u32 = 20;
+const LISTEN_PAUSE: Duration = Duration::from_millis(5);
 /// Connections that may be waiting for a place in the programs' queues.
 const MOST_WAITING: u32 = 4096;
 
@@ -38,8 +42,28 @@ pub(crate) async fn listen(relay: &Rc<Relay>, local: SocketAddr) -> io::Result<(
     Ok(())
 }
 
-/// Does a program of this relay listen at this address?
-pub(crate) fn is_listening(relay: &Relay, at: SocketAddr) -> bool {
+/// Connects to the program, whose listen(2) goes on after the instance listens already.
+async fn connect_to_program(peer: SocketAddr, local: SocketAddr) -> io::Result<KernelStream> {
+    for _ in 0..LISTEN_TRIES {
+        match kernel::connect_as(peer, local).await {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                sleep(LISTEN_PAUSE).await;
+            }
+            other => return other,
+        }
+    }
+    kernel::connect_as(peer, local).await
+}
+
+/// Does a program of this relay listen at this address, or is it about to?
+pub(crate) async fn is_listening(relay: &Relay, at: SocketAddr) -> bool {
+    // A listen(2) under way has its outcome first.
+    let _listening = relay.listening.lock().await;
+    listens(relay, at)
+}
+
+/// Does the relay listen at this address for a program?
+pub(crate) fn listens(relay: &Relay, at: SocketAddr) -> bool {
     let listeners = relay.listeners.borrow();
     let own = relay.namespace.borrow().is_own(at.ip());
     let any = SocketAddr::new(unspecified(at.is_ipv6()), at.port());
@@ -83,11 +107,16 @@ async fn accept(relay: Rc<Relay>, listener: TcpListener) {
     }
 }
 
-/// Gives a connection to the program.
+/// Gives a connection to the program, unless the relay itself has made it and taken it back.
 async fn give(relay: &Rc<Relay>, stream: TasukiStream, peer: SocketAddr) {
     let Ok(local) = stream.as_aio().as_socket().local_addr() else { return stream.abort() };
     let (peer, local) = (canonical(peer), canonical(local));
-    match timeout(HANDSHAKE, kernel::connect_as(peer, local)).await {
+    if relay.namespace.borrow().is_own(peer.ip())
+        && withdrawn::is_withdrawn(relay, (peer, local)).await
+    {
+        return stream.abort();
+    }
+    match timeout(HANDSHAKE, connect_to_program(peer, local)).await {
         Ok(Ok(kernel)) => {
             let _ = stream.set_nodelay(true).await;
             tokio::task::spawn_local(carry(Rc::clone(relay), kernel, stream));
@@ -98,13 +127,4 @@ async fn give(relay: &Rc<Relay>, stream: TasukiStream, peer: SocketAddr) {
             let _ = sweep(relay).await;
         }
     }
-}
-
-/// Is it an own address, at whose port a program of this relay has a socket that listens, or may
-/// be about to?
-pub(crate) fn may_listen(relay: &Relay, at: SocketAddr) -> bool {
-    // In this order one that begins to listen meanwhile is seen.
-    relay.namespace.borrow().is_own(at.ip())
-        && (relay.sweep.bound().is_ok_and(|all| all.has_port(at.port()))
-            || relay.sweep.listeners().is_ok_and(|all| all.has_port(at.port())))
 }

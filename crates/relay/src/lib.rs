@@ -23,7 +23,7 @@
 //! outgoing: connections that programs make
 //! incoming datagrams echo: connections to programs, datagrams, echo requests
 //! host_datagrams: datagrams for servers of the host
-//! carry: bytes, both ways
+//! carry withdrawn: bytes, both ways; connections taken back
 //! state: all that the tasks share
 //! waiting: the relay before a program needs it
 //! introduction host_loopback: programs with the library; servers of the host
@@ -73,6 +73,7 @@ mod system;
 pub mod trace;
 mod tun;
 mod waiting;
+mod withdrawn;
 
 pub use detach::detach;
 
@@ -169,6 +170,8 @@ pub fn run(
         resolver,
         host_loopback,
         connecting: Default::default(),
+        decided: Default::default(),
+        withdrawn: Default::default(),
         listeners: Default::default(),
         listening: Default::default(),
         carriers: Default::default(),

@@ -28,6 +28,7 @@ use crate::carry::{carry, carry_to_host, reset};
 use crate::packet::{self, Syn};
 use crate::state::Relay;
 use crate::system::errno;
+use crate::withdrawn::withdraw;
 use crate::{incoming, kernel, tun};
 
 /// Connections that may be under way at a time.
@@ -37,7 +38,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// A program connects.
 pub(crate) fn begin(relay: &Rc<Relay>, syn: Syn, frame: tun::Frame<'_>) {
-    if incoming::is_listening(relay, syn.to) {
+    if incoming::listens(relay, syn.to) {
         // From one program of this relay to another: the kernel connects the two.
         return relay.tun.bounce(frame.bytes());
     }
@@ -52,6 +53,7 @@ pub(crate) fn begin(relay: &Rc<Relay>, syn: Syn, frame: tun::Frame<'_>) {
     tokio::task::spawn_local(async move {
         connect(&relay, syn, &frame).await;
         relay.connecting.borrow_mut().remove(&ends);
+        relay.decided.notify_waiters();
     });
 }
 
@@ -70,16 +72,16 @@ async fn connect(relay: &Rc<Relay>, syn: Syn, frame: &[u8]) {
     }
     // The kernel connects programs of this relay, or refuses: the instance listens for a program a
     // moment before the program does.
-    if incoming::may_listen(relay, syn.to) {
+    if incoming::is_listening(relay, syn.to).await {
         return relay.tun.bounce(frame);
     }
     let tasuki = match connect_outside(syn).await {
         Ok(stream) => stream,
         Err(error) => return refuse(relay, &syn, frame, &error),
     };
-    if incoming::is_listening(relay, syn.to) || incoming::may_listen(relay, syn.to) {
+    if incoming::is_listening(relay, syn.to).await {
         // One has begun to meanwhile.
-        tasuki.abort();
+        withdraw(relay, tasuki);
         return relay.tun.bounce(frame);
     }
     let Some(kernel) = meet(syn).await else {

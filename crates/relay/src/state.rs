@@ -33,6 +33,10 @@ pub(crate) struct Relay {
     pub(crate) host_loopback: Option<HostLoopback>,
     /// Connections that programs are making: both ends, as the program has them.
     pub(crate) connecting: RefCell<HashSet<(SocketAddr, SocketAddr)>>,
+    /// One of them is made, or refused.
+    pub(crate) decided: tokio::sync::Notify,
+    /// Own connections of the relay to itself that it has aborted: the end that connected first.
+    pub(crate) withdrawn: RefCell<HashSet<(SocketAddr, SocketAddr)>>,
     /// What listens at the instance for programs, by their sockets' local ends.
     pub(crate) listeners: RefCell<HashMap<SocketAddr, JoinHandle<()>>>,
     /// Held by who adds to `listeners`: two for the same socket would refuse each other its port.
