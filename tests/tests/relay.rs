@@ -124,6 +124,31 @@ fn a_program_connects_to_the_port_at_which_it_listens() {
     end(&world);
 }
 
+/// The relay's own sockets for connections that have just ended do not keep it from the next one.
+#[test]
+fn connections_to_another_program_of_the_instance_follow_each_other() {
+    let Some(world) = world() else { return };
+    let serve = world.script("echo.py", &["0.0.0.0", "8000"]);
+    let echo = Running::start(world.on_net("net", &serve));
+    let _ = echo.line("ready");
+    let script = "import socket, struct, sys\n\
+        done = 0\n\
+        for number in range(2000):\n\
+        \x20   c = socket.create_connection((sys.argv[1], 8000), 10)\n\
+        \x20   c.sendall(b'hello'); assert c.recv(5) == b'hello'\n\
+        \x20   linger = struct.pack('ii', number % 2, 0)\n\
+        \x20   c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)\n\
+        \x20   c.close(); done += 1\n\
+        print(done)\n";
+    let words = world.python(&["-c", script, STACK]);
+    let relay = ["run", "--net", "net", "--intercept", "seccomp", "--"].map(str::to_owned);
+    let words: Vec<_> = relay.into_iter().chain(words).collect();
+    let said = Running::start(world.tasuki(&words)).finish().success();
+    assert_eq!(said.stdout, "2000\n", "{said}");
+    drop(echo);
+    end(&world);
+}
+
 /// A child connects to ports whose listening sockets come and go. None of its connections keeps the
 /// program from its port.
 #[test]
