@@ -260,6 +260,22 @@ fn programs_of_one_relay_reach_each_other() {
     end(&world);
 }
 
+/// An interface that a program asks for would be ignored, so the call is refused.
+#[test]
+fn the_instance_chooses_the_interface() {
+    let Some(world) = world() else { return };
+    let script = "import socket\n\
+        for name, value in (25, b'eth0'), (62, 2):\n\
+        \x20   try: socket.socket().setsockopt(socket.SOL_SOCKET, name, value)\n\
+        \x20   except PermissionError: print('refused', name)\n";
+    let words = world.python(&["-c", script]);
+    let relay = ["run", "--net", "net", "--intercept", "seccomp", "--"].map(str::to_owned);
+    let words: Vec<_> = relay.into_iter().chain(words).collect();
+    let said = Running::start(world.tasuki(&words)).finish().success();
+    assert_eq!(said.stdout, "refused 25\nrefused 62\n", "{said}");
+    end(&world);
+}
+
 /// In mode `library` the stack is in one program, and there is no relay.
 #[test]
 fn direct_calls_in_mode_library_are_refused() {

@@ -10,6 +10,7 @@
 //! | socket(AF_UNIX, AF_ALG) | made |
 //! | socket of another family | EAFNOSUPPORT: it might reach the host's network |
 //! | bind, listen | the relay looks at it first |
+//! | setsockopt of SO_BINDTODEVICE, SO_BINDTOIFINDEX | EPERM: the instance chooses the interface |
 //! | io_uring_setup | ENOSYS: its sockets would not be seen |
 //! | a socket call of another calling convention (32 bits, x32) | ENOSYS |
 //! | all others | made |
@@ -33,11 +34,15 @@ const X32: u32 = 0x4000_0000;
 const OTHER: [u32; 2] = if cfg!(target_arch = "x86_64") { [102, 359] } else { [281, 281] };
 /// The same number for every processor.
 const URING: u32 = libc::SYS_io_uring_setup as u32;
+/// As on every processor.
+const SO_BINDTOIFINDEX: u32 = 62;
 
 /// Offsets in seccomp_data.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const FIRST_ARGUMENT: u32 = if cfg!(target_endian = "little") { 16 } else { 20 };
+const SECOND_ARGUMENT: u32 = FIRST_ARGUMENT + 8;
+const THIRD_ARGUMENT: u32 = FIRST_ARGUMENT + 16;
 
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const NOTIFY: u32 = libc::SECCOMP_RET_USER_NOTIF;
@@ -67,14 +72,19 @@ const fn answer(verdict: u32) -> sock_filter {
 
 /// The places of the last instructions.
 const NATIVE: u8 = 7;
-const FAMILY: u8 = 14;
-const NOTIFIED: u8 = 21;
-const NO_CALL: u8 = 22;
-const ALLOWED: u8 = 23;
-const LOOKED_AT: u8 = 24;
+const FAMILY: u8 = 15;
+const OPTION: u8 = 22;
+const OPTION_NAME: u8 = 25;
+const NOTIFIED: u8 = 29;
+const NO_CALL: u8 = 30;
+const ALLOWED: u8 = 31;
+const LOOKED_AT: u8 = 32;
+const NOT_PERMITTED: u8 = 33;
+/// Instructions.
+const LENGTH: usize = 34;
 
 /// The program; see the module. Most calls are none of these, so they are allowed first.
-const fn program(notified: u32, looked_at: u32) -> [sock_filter; 25] {
+const fn program(notified: u32, looked_at: u32) -> [sock_filter; LENGTH] {
     [
         load(ARCHITECTURE),
         equal(1, ARCH, NATIVE),
@@ -89,23 +99,32 @@ const fn program(notified: u32, looked_at: u32) -> [sock_filter; 25] {
         equal(10, libc::SYS_bind as u32, LOOKED_AT),
         equal(11, libc::SYS_listen as u32, LOOKED_AT),
         equal(12, URING, NO_CALL),
+        equal(13, libc::SYS_setsockopt as u32, OPTION),
         answer(ALLOW),
         load(FIRST_ARGUMENT),
-        equal(15, libc::AF_INET as u32, NOTIFIED),
-        equal(16, libc::AF_INET6 as u32, NOTIFIED),
-        equal(17, libc::AF_UNIX as u32, ALLOWED),
-        equal(18, libc::AF_NETLINK as u32, LOOKED_AT),
-        equal(19, libc::AF_ALG as u32, ALLOWED),
+        equal(16, libc::AF_INET as u32, NOTIFIED),
+        equal(17, libc::AF_INET6 as u32, NOTIFIED),
+        equal(18, libc::AF_UNIX as u32, ALLOWED),
+        equal(19, libc::AF_NETLINK as u32, LOOKED_AT),
+        equal(20, libc::AF_ALG as u32, ALLOWED),
         answer(errno(libc::EAFNOSUPPORT)),
+        load(SECOND_ARGUMENT),
+        equal(23, libc::SOL_SOCKET as u32, OPTION_NAME),
+        answer(ALLOW),
+        load(THIRD_ARGUMENT),
+        equal(26, libc::SO_BINDTODEVICE as u32, NOT_PERMITTED),
+        equal(27, SO_BINDTOIFINDEX, NOT_PERMITTED),
+        answer(ALLOW),
         answer(notified),
         answer(errno(libc::ENOSYS)),
         answer(ALLOW),
         answer(looked_at),
+        answer(errno(libc::EPERM)),
     ]
 }
 
-static NOTIFYING: [sock_filter; 25] = program(NOTIFY, NOTIFY);
-static REFUSING: [sock_filter; 25] = program(errno(libc::ENETDOWN), ALLOW);
+static NOTIFYING: [sock_filter; LENGTH] = program(NOTIFY, NOTIFY);
+static REFUSING: [sock_filter; LENGTH] = program(errno(libc::ENETDOWN), ALLOW);
 
 /// Installs the filter in this thread, for good. Returns the relay's end.
 ///
@@ -161,7 +180,7 @@ mod tests {
     use super::*;
 
     /// The verdict of a filter, as the kernel runs it.
-    fn verdict(program: &[sock_filter], arch: u32, number: u32, argument: u32) -> u32 {
+    fn verdict(program: &[sock_filter], arch: u32, number: u32, arguments: [u32; 3]) -> u32 {
         const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
         const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
         const LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
@@ -174,7 +193,9 @@ mod tests {
                     loaded = match one.k {
                         NUMBER => number,
                         ARCHITECTURE => arch,
-                        FIRST_ARGUMENT => argument,
+                        FIRST_ARGUMENT => arguments[0],
+                        SECOND_ARGUMENT => arguments[1],
+                        THIRD_ARGUMENT => arguments[2],
                         other => panic!("loads {other}"),
                     };
                     continue;
@@ -190,10 +211,10 @@ mod tests {
     #[test]
     fn verdicts() {
         let ask = |number: libc::c_long, argument: libc::c_int| {
-            let (number, argument) = (number as u32, argument.cast_unsigned());
+            let (number, arguments) = (number as u32, [argument.cast_unsigned(), 0, 0]);
             (
-                verdict(&NOTIFYING, ARCH, number, argument),
-                verdict(&REFUSING, ARCH, number, argument),
+                verdict(&NOTIFYING, ARCH, number, arguments),
+                verdict(&REFUSING, ARCH, number, arguments),
             )
         };
         let refused = errno(libc::ENETDOWN);
@@ -218,14 +239,27 @@ mod tests {
     }
 
     #[test]
+    fn options_that_choose_an_interface() {
+        let ask = |level: libc::c_int, name: u32| {
+            let number = libc::SYS_setsockopt as u32;
+            verdict(&NOTIFYING, ARCH, number, [3, level.cast_unsigned(), name])
+        };
+        for name in [libc::SO_BINDTODEVICE as u32, SO_BINDTOIFINDEX] {
+            assert_eq!(ask(libc::SOL_SOCKET, name), errno(libc::EPERM));
+            assert_eq!(ask(libc::SOL_TCP, name), ALLOW);
+        }
+        assert_eq!(ask(libc::SOL_SOCKET, libc::SO_REUSEADDR as u32), ALLOW);
+    }
+
+    #[test]
     fn calls_of_other_conventions() {
         let none = errno(libc::ENOSYS);
         let other = ARCH ^ 0x8000_0000;
         for number in OTHER.into_iter().chain([URING]) {
-            assert_eq!(verdict(&NOTIFYING, other, number, 2), none);
+            assert_eq!(verdict(&NOTIFYING, other, number, [2, 0, 0]), none);
         }
-        assert_eq!(verdict(&NOTIFYING, other, 3, 2), ALLOW);
+        assert_eq!(verdict(&NOTIFYING, other, 3, [2, 0, 0]), ALLOW);
         let x32 = X32 + libc::SYS_socket as u32;
-        assert_eq!(verdict(&NOTIFYING, ARCH, x32, 2), none);
+        assert_eq!(verdict(&NOTIFYING, ARCH, x32, [2, 0, 0]), none);
     }
 }
