@@ -1,0 +1,145 @@
+//! From a command to its handler: the checks that all commands share, and the choice.
+
+use crate::attention::Attention;
+use crate::call::{Call, Failure, Plan, Planned, Reply};
+use crate::config::Provisioning;
+use crate::inquiry;
+use crate::sense::{Sense, SenseCode, SenseKey};
+use crate::state::LogicalUnit;
+use crate::table::{Needs, Operation, Row, Under};
+
+/// Checks a command whose row is known, and begins it. The order of the checks is SAM-5 5.4's:
+/// what waits for the nexus, then reservations, then the command's own fields, then the medium.
+pub(crate) fn begin(call: &mut Call<'_>) -> Planned {
+    attentions(call)?;
+    reservations(call)?;
+    fields(call.origin.row, &call.origin.cdb)?;
+    ready(call)?;
+    handle(call)
+}
+
+/// A unit attention ends every command but those that report it or must work regardless
+/// (SAM-5 5.14).
+pub(crate) fn attentions(call: &mut Call<'_>) -> Result<(), Failure> {
+    let exempt = [Operation::Inquiry, Operation::ReportLuns, Operation::RequestSense];
+    if exempt.contains(&call.origin.row.operation) {
+        return Ok(());
+    }
+    let nexus = call.origin.nexus;
+    match call.unit_mut()?.take_attention(nexus) {
+        Some(attention) => Err(attention.sense().into()),
+        None => Ok(()),
+    }
+}
+
+fn reservations(call: &Call<'_>) -> Result<(), Failure> {
+    let (row, nexus) = (call.origin.row, call.origin.nexus);
+    let unit = call.unit()?;
+    let free = matches!(row.under, Under::Anything | Under::Itself);
+    if !free && unit.reserved_by.is_some_and(|holder| holder != nexus) {
+        return Err(Failure::Conflict);
+    }
+    let reads = match row.under {
+        Under::Anything | Under::Itself | Under::Persistent => return Ok(()),
+        Under::Reader => true,
+        Under::Writer => false,
+    };
+    match unit.registry.admits(&call.registrant()?, reads) {
+        true => Ok(()),
+        false => Err(Failure::Conflict),
+    }
+}
+
+/// A set bit outside of the usage map is an invalid field (SPC-4 4.3.3: reserved fields).
+pub(crate) fn fields(row: &Row, cdb: &[u8; 16]) -> Result<(), Failure> {
+    for (at, (byte, usage)) in cdb.iter().zip(row.usage).enumerate().skip(1) {
+        let service = if at == 1 && row.service.is_some() { 0x1f } else { 0 };
+        let wrong = byte & !(usage | service);
+        if wrong != 0 {
+            let bit = u8::try_from(wrong.ilog2()).ok();
+            return Err(Sense::cdb_field(u16::try_from(at).unwrap_or(0), bit).into());
+        }
+    }
+    Ok(())
+}
+
+/// Whether the unit can do what the command needs.
+fn ready(call: &Call<'_>) -> Result<(), Failure> {
+    let needs = call.origin.row.needs;
+    let unit = call.unit()?;
+    if needs == Needs::Unit {
+        return Ok(());
+    }
+    let thin = matches!(unit.config.provisioning, Provisioning::Thin { .. });
+    if needs == Needs::Thin && !thin {
+        return Err(Sense::illegal(SenseCode::INVALID_OPCODE).into());
+    }
+    medium(unit)?;
+    if needs != Needs::Medium {
+        writable(unit)?;
+    }
+    Ok(())
+}
+
+/// Whether the medium is there and started.
+pub(crate) fn medium(unit: &LogicalUnit) -> Result<(), Failure> {
+    let code = match (unit.loaded, unit.started) {
+        (false, _) => SenseCode::NO_MEDIUM,
+        (true, false) => SenseCode::STOPPED,
+        (true, true) => return Ok(()),
+    };
+    Err(Sense::new(SenseKey::NotReady, code).into())
+}
+
+/// Whether the unit takes writes (SBC-3 4.12).
+pub(crate) fn writable(unit: &LogicalUnit) -> Result<(), Failure> {
+    let code = match (unit.config.read_only, unit.mode.write_protect) {
+        (true, _) => SenseCode::WRITE_PROTECTED,
+        (false, true) => SenseCode::SOFTWARE_WRITE_PROTECTED,
+        (false, false) => return Ok(()),
+    };
+    Err(Sense::new(SenseKey::DataProtect, code).into())
+}
+
+fn handle(call: &mut Call<'_>) -> Planned {
+    match call.origin.row.operation {
+        Operation::TestUnitReady => test_unit_ready(call),
+        Operation::RequestSense => request_sense(call),
+        Operation::Inquiry => inquiry::inquiry(call),
+        Operation::ReportLuns => report_luns(call),
+    }
+}
+
+/// TEST UNIT READY (SPC-4 6.47).
+fn test_unit_ready(call: &Call<'_>) -> Planned {
+    medium(call.unit()?)?;
+    Ok(Plan::Reply(Reply::good()))
+}
+
+/// REQUEST SENSE (SPC-4 6.39): a unit attention that waits, or why the unit is not ready.
+fn request_sense(call: &mut Call<'_>) -> Planned {
+    let (descriptor, allocation) = (call.bit(1, 0), u64::from(call.byte(4)));
+    let nexus = call.origin.nexus;
+    let unit = call.unit_mut()?;
+    let sense = match (unit.take_attention(nexus), medium(unit)) {
+        (Some(attention), _) => attention.sense(),
+        (None, Err(Failure::Check(sense))) => sense,
+        (None, _) => Sense::new(SenseKey::NoSense, SenseCode::NONE),
+    };
+    call.data(sense.to_bytes(descriptor), allocation)
+}
+
+/// REPORT LUNS (SPC-4 6.33). It also ends the condition that units came or went.
+fn report_luns(call: &mut Call<'_>) -> Planned {
+    let (select, allocation) = (call.byte(2), u64::from(call.be32(6)));
+    // SPC-4 6.33: at least 16.
+    if allocation < 16 {
+        return Err(Sense::cdb_field(6, None).into());
+    }
+    let list = inquiry::luns(call.state, select).ok_or(Sense::cdb_field(2, None))?;
+    let nexus = call.origin.nexus;
+    for unit in call.state.units.values_mut() {
+        unit.drop_attention(nexus, Attention::LunsChanged);
+    }
+    call.data(list, allocation)
+}

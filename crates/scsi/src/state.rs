@@ -1,0 +1,143 @@
+//! What a target knows: its units, its nexuses, and what waits for a nexus at a unit.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::attention::{Attention, AttentionSet};
+use crate::config::{LunConfig, Provisioning, TargetConfig};
+use crate::id::{LunNumber, NexusId};
+use crate::pages::ModeBits;
+use crate::registry::{Registrant, Registry};
+use crate::results::CopyTable;
+
+/// A logical unit.
+#[derive(Debug)]
+pub(crate) struct LogicalUnit {
+    pub(crate) config: LunConfig,
+    pub(crate) blocks: u64,
+    pub(crate) mode: ModeBits,
+    /// Mode bits after a reset.
+    pub(crate) saved_mode: ModeBits,
+    pub(crate) registry: Registry,
+    /// The nexus that has reserved the unit with RESERVE.
+    pub(crate) reserved_by: Option<NexusId>,
+    /// Nexuses that prevent the medium's removal.
+    pub(crate) prevents: BTreeSet<NexusId>,
+    /// The medium is there.
+    pub(crate) loaded: bool,
+    /// START STOP UNIT has not stopped the unit.
+    pub(crate) started: bool,
+    attentions: BTreeMap<NexusId, AttentionSet>,
+}
+
+impl LogicalUnit {
+    pub(crate) fn new(config: LunConfig, mode: ModeBits, registry: Registry) -> Self {
+        Self {
+            blocks: config.blocks,
+            mode,
+            saved_mode: mode,
+            registry,
+            reserved_by: None,
+            prevents: BTreeSet::new(),
+            loaded: true,
+            started: true,
+            attentions: BTreeMap::new(),
+            config,
+        }
+    }
+
+    /// log2 of a block's bytes.
+    pub(crate) const fn shift(&self) -> u32 {
+        self.config.block_size.shift()
+    }
+
+    pub(crate) const fn is_thin(&self) -> bool {
+        matches!(self.config.provisioning, Provisioning::Thin { .. })
+    }
+
+    pub(crate) const fn can_anchor(&self) -> bool {
+        matches!(self.config.provisioning, Provisioning::Thin { anchor: true, .. })
+    }
+
+    /// Makes a condition wait for a nexus.
+    pub(crate) fn attend(&mut self, nexus: NexusId, attention: Attention) {
+        self.attentions.entry(nexus).or_default().add(attention);
+    }
+
+    /// The condition that waits for a nexus, taken out.
+    pub(crate) fn take_attention(&mut self, nexus: NexusId) -> Option<Attention> {
+        let set = self.attentions.get_mut(&nexus)?;
+        let taken = set.take();
+        if set.peek().is_none() {
+            self.attentions.remove(&nexus);
+        }
+        taken
+    }
+
+    /// Takes out one condition, if it waits.
+    pub(crate) fn drop_attention(&mut self, nexus: NexusId, attention: Attention) {
+        if let Some(set) = self.attentions.get_mut(&nexus) {
+            set.remove(attention);
+        }
+    }
+
+    /// The nexus is gone: what it had at the unit ends (SAM-5 6.3.4).
+    pub(crate) fn forget(&mut self, nexus: NexusId) {
+        self.attentions.remove(&nexus);
+        self.prevents.remove(&nexus);
+        self.reserved_by = self.reserved_by.filter(|holder| *holder != nexus);
+    }
+
+    /// A reset of the unit (SAM-5 6.3.3). Persistent reservations stay.
+    pub(crate) fn reset(&mut self) {
+        self.reserved_by = None;
+        self.prevents.clear();
+        self.mode = self.saved_mode;
+        self.started = true;
+    }
+}
+
+/// All that a target knows.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) config: TargetConfig,
+    pub(crate) units: BTreeMap<LunNumber, LogicalUnit>,
+    pub(crate) nexuses: BTreeMap<NexusId, Registrant>,
+    pub(crate) copies: CopyTable,
+}
+
+impl State {
+    /// Makes a condition wait at a unit for each nexus but one.
+    pub(crate) fn attend_others(
+        &mut self,
+        lun: LunNumber,
+        but: Option<NexusId>,
+        attention: Attention,
+    ) {
+        let Some(unit) = self.units.get_mut(&lun) else { return };
+        for nexus in self.nexuses.keys().filter(|nexus| Some(**nexus) != but) {
+            unit.attend(*nexus, attention);
+        }
+    }
+
+    /// Makes a condition wait at a unit for the nexuses of some registrants, but not for one.
+    pub(crate) fn attend_registrants(
+        &mut self,
+        lun: LunNumber,
+        registrants: &[Registrant],
+        but: NexusId,
+        attention: Attention,
+    ) {
+        let Some(unit) = self.units.get_mut(&lun) else { return };
+        for (nexus, who) in &self.nexuses {
+            if *nexus != but && registrants.contains(who) {
+                unit.attend(*nexus, attention);
+            }
+        }
+    }
+
+    /// The nexuses of some registrants.
+    pub(crate) fn nexuses_of(&self, registrants: &[Registrant]) -> Vec<NexusId> {
+        let found = self.nexuses.iter().filter(|(_, who)| registrants.contains(who));
+        found.map(|(nexus, _)| *nexus).collect()
+    }
+}
