@@ -15,7 +15,7 @@ use crate::step::{
     ByteRange, DataIn, Effect, MOST_DATA_OUT, MediumError, MediumOperation, MediumOutput,
     StoredState,
 };
-use crate::table::Row;
+use crate::table::{Row, Under};
 use crate::wire;
 
 /// A command as it came, and what the task has gathered.
@@ -146,6 +146,24 @@ impl Call<'_> {
     /// The names of the nexus. It can have gone since the command began.
     pub(crate) fn registrant(&self) -> Result<Registrant, Failure> {
         self.state.nexuses.get(&self.origin.nexus).cloned().ok_or(Sense::internal().into())
+    }
+
+    /// Whether reservations of other nexuses let the command be one of that kind.
+    pub(crate) fn admitted(&self, under: Under) -> Result<(), Failure> {
+        let unit = self.unit()?;
+        let free = matches!(under, Under::Anything | Under::Itself);
+        if !free && unit.reserved_by.is_some_and(|holder| holder != self.origin.nexus) {
+            return Err(Failure::Conflict);
+        }
+        let reads = match under {
+            Under::Anything | Under::Itself | Under::Persistent => return Ok(()),
+            Under::Reader => true,
+            Under::Writer => false,
+        };
+        match unit.registry.admits(&self.registrant()?, reads) {
+            true => Ok(()),
+            false => Err(Failure::Conflict),
+        }
     }
 
     /// Ends with data-in. SPC-4 4.3.5.6: the allocation length cuts it without an error.

@@ -116,7 +116,7 @@ impl LunConfig {
             identifier,
             block_size: BlockSize::B512,
             blocks,
-            physical_exponent: 3,
+            physical_exponent: 0,
             provisioning: Provisioning::Thin { granularity: 8, anchor: false },
             read_only: false,
             removable: false,

@@ -1,18 +1,23 @@
 //! From a command to its handler: the checks that all commands share, and the choice.
 
 use crate::attention::Attention;
+use crate::block::{capacity, compare, provision, transfer};
 use crate::call::{Call, Failure, Plan, Planned, Reply};
-use crate::config::Provisioning;
+use crate::copy;
 use crate::inquiry;
+use crate::mode;
+use crate::removal;
+use crate::report;
+use crate::reserve::{self, persistent_in, persistent_out};
 use crate::sense::{Sense, SenseCode, SenseKey};
 use crate::state::LogicalUnit;
-use crate::table::{Needs, Operation, Row, Under};
+use crate::table::{Needs, Operation, Row};
 
 /// Checks a command whose row is known, and begins it. The order of the checks is SAM-5 5.4's:
 /// what waits for the nexus, then reservations, then the command's own fields, then the medium.
 pub(crate) fn begin(call: &mut Call<'_>) -> Planned {
     attentions(call)?;
-    reservations(call)?;
+    call.admitted(call.origin.row.under)?;
     fields(call.origin.row, &call.origin.cdb)?;
     ready(call)?;
     handle(call)
@@ -29,24 +34,6 @@ pub(crate) fn attentions(call: &mut Call<'_>) -> Result<(), Failure> {
     match call.unit_mut()?.take_attention(nexus) {
         Some(attention) => Err(attention.sense().into()),
         None => Ok(()),
-    }
-}
-
-fn reservations(call: &Call<'_>) -> Result<(), Failure> {
-    let (row, nexus) = (call.origin.row, call.origin.nexus);
-    let unit = call.unit()?;
-    let free = matches!(row.under, Under::Anything | Under::Itself);
-    if !free && unit.reserved_by.is_some_and(|holder| holder != nexus) {
-        return Err(Failure::Conflict);
-    }
-    let reads = match row.under {
-        Under::Anything | Under::Itself | Under::Persistent => return Ok(()),
-        Under::Reader => true,
-        Under::Writer => false,
-    };
-    match unit.registry.admits(&call.registrant()?, reads) {
-        true => Ok(()),
-        false => Err(Failure::Conflict),
     }
 }
 
@@ -70,8 +57,7 @@ fn ready(call: &Call<'_>) -> Result<(), Failure> {
     if needs == Needs::Unit {
         return Ok(());
     }
-    let thin = matches!(unit.config.provisioning, Provisioning::Thin { .. });
-    if needs == Needs::Thin && !thin {
+    if needs == Needs::Thin && !unit.is_thin() {
         return Err(Sense::illegal(SenseCode::INVALID_OPCODE).into());
     }
     medium(unit)?;
@@ -81,18 +67,16 @@ fn ready(call: &Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the medium is there and started.
-pub(crate) fn medium(unit: &LogicalUnit) -> Result<(), Failure> {
-    let code = match (unit.loaded, unit.started) {
-        (false, _) => SenseCode::NO_MEDIUM,
-        (true, false) => SenseCode::STOPPED,
-        (true, true) => return Ok(()),
-    };
-    Err(Sense::new(SenseKey::NotReady, code).into())
+/// Whether the medium is there.
+fn medium(unit: &LogicalUnit) -> Result<(), Failure> {
+    match unit.loaded {
+        true => Ok(()),
+        false => Err(Sense::new(SenseKey::NotReady, SenseCode::NO_MEDIUM).into()),
+    }
 }
 
 /// Whether the unit takes writes (SBC-3 4.12).
-pub(crate) fn writable(unit: &LogicalUnit) -> Result<(), Failure> {
+fn writable(unit: &LogicalUnit) -> Result<(), Failure> {
     let code = match (unit.config.read_only, unit.mode.write_protect) {
         (true, _) => SenseCode::WRITE_PROTECTED,
         (false, true) => SenseCode::SOFTWARE_WRITE_PROTECTED,
@@ -107,6 +91,33 @@ fn handle(call: &mut Call<'_>) -> Planned {
         Operation::RequestSense => request_sense(call),
         Operation::Inquiry => inquiry::inquiry(call),
         Operation::ReportLuns => report_luns(call),
+        Operation::ReportOpcodes => report::opcodes(call),
+        Operation::ReportTaskManagement => report::task_management(call),
+        Operation::ReportPortGroups => report::port_groups(call),
+        Operation::ModeSense => mode::sense(call),
+        Operation::ModeSelect => mode::select(call),
+        Operation::StartStop => removal::start_stop(call),
+        Operation::PreventAllow => removal::prevent_allow(call),
+        Operation::ReadCapacity10 => capacity::read_capacity10(call),
+        Operation::ReadCapacity16 => capacity::read_capacity16(call),
+        Operation::ReadDefects => capacity::read_defects(call),
+        Operation::Read => transfer::read(call),
+        Operation::Write => transfer::write(call),
+        Operation::Prefetch => transfer::prefetch(call),
+        Operation::SynchronizeCache => transfer::synchronize_cache(call),
+        Operation::Verify => compare::verify(call),
+        Operation::WriteAndVerify => compare::write_and_verify(call),
+        Operation::OrWrite => compare::or_write(call),
+        Operation::CompareAndWrite => compare::compare_and_write(call),
+        Operation::Unmap => provision::unmap(call),
+        Operation::WriteSame => provision::write_same(call),
+        Operation::GetLbaStatus => provision::get_lba_status(call),
+        Operation::Reserve => reserve::reserve(call),
+        Operation::Release => reserve::release(call),
+        Operation::PersistentIn => persistent_in::persistent_in(call),
+        Operation::PersistentOut => persistent_out::persistent_out(call),
+        Operation::ExtendedCopy => copy::extended_copy(call),
+        Operation::CopyResults => copy::results(call),
     }
 }
 

@@ -33,6 +33,7 @@ pub(crate) fn inquiry(call: &mut Call<'_>) -> Planned {
 }
 
 /// What standard data describes.
+#[derive(Clone, Copy)]
 pub(crate) enum Subject<'a> {
     Unit(&'a LunConfig),
     /// The REPORT LUNS well known unit.
@@ -171,7 +172,8 @@ fn target_designators(target: &TargetConfig, port: u16) -> Vec<u8> {
 /// Block Limits (SBC-3 6.6.3).
 fn block_limits(unit: &LogicalUnit) -> Vec<u8> {
     let mut page = vec![0; 0x3c];
-    page[1] = MOST_COMPARE_BLOCKS;
+    let compare = unit.config.most_transfer.min(u32::from(MOST_COMPARE_BLOCKS));
+    page[1] = u8::try_from(compare).unwrap_or(MOST_COMPARE_BLOCKS);
     page[2..4].copy_from_slice(&(1_u16 << unit.config.physical_exponent).to_be_bytes());
     page[4..8].copy_from_slice(&unit.config.most_transfer.to_be_bytes());
     let preferred = (PREFERRED_TRANSFER_BYTES >> unit.shift()).min(unit.config.most_transfer);

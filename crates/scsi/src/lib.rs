@@ -81,6 +81,7 @@
 //! foreign: commands to no unit, and to the REPORT LUNS well known unit
 //! task: a command from its begin to its response
 //! dispatch: the checks that commands share, and the choice of the handler
+//! block mode removal report reserve copy: handlers by family
 //! inquiry: what the unit is
 //! third_party limits: what commands are limited to
 //! call: what a handler gets and gives
@@ -96,16 +97,22 @@
 #![forbid(unsafe_code)]
 
 mod attention;
+mod block;
 mod call;
 mod config;
+mod copy;
 mod dispatch;
 mod foreign;
 mod id;
 mod inquiry;
 mod limits;
 mod locks;
+mod mode;
 mod pages;
 mod registry;
+mod removal;
+mod report;
+mod reserve;
 mod results;
 mod sense;
 mod state;
@@ -114,6 +121,8 @@ mod step;
 mod table;
 mod target;
 mod task;
+#[cfg(test)]
+mod tests;
 mod third_party;
 mod wire;
 

@@ -26,8 +26,6 @@ pub(crate) struct Registrant {
 pub(crate) struct Registration {
     pub(crate) registrant: Registrant,
     pub(crate) key: u64,
-    /// It was made for all target ports.
-    pub(crate) all_ports: bool,
 }
 
 /// The type of a reservation (SPC-4 table 68).
@@ -117,19 +115,18 @@ impl Registry {
     }
 
     /// Enters a registration, or changes its key. `false` if there is no room.
-    pub(crate) fn enter(&mut self, who: &Registrant, key: u64, all_ports: bool) -> bool {
+    pub(crate) fn enter(&mut self, who: &Registrant, key: u64) -> bool {
         let full = self.registrations.len() >= MOST;
         let found = self.registrations.iter_mut().find(|found| found.registrant == *who);
         match found {
             Some(found) => {
                 found.key = key;
-                found.all_ports = all_ports;
                 true
             }
             None if full => false,
             None => {
                 let registrant = who.clone();
-                self.registrations.push(Registration { registrant, key, all_ports });
+                self.registrations.push(Registration { registrant, key });
                 true
             }
         }
@@ -171,9 +168,7 @@ impl Registry {
         bytes.extend(clamp16(self.registrations.len()).to_be_bytes());
         for found in &self.registrations {
             let holder = self.reservation.as_ref().and_then(|held| held.holder.as_ref());
-            let flags =
-                u8::from(found.all_ports) | u8::from(holder == Some(&found.registrant)) << 1;
-            bytes.push(flags);
+            bytes.push(u8::from(holder == Some(&found.registrant)));
             bytes.extend(found.key.to_be_bytes());
             bytes.extend(found.registrant.target_port.to_be_bytes());
             bytes.extend(found.registrant.port.isid());
@@ -202,13 +197,13 @@ impl Registry {
             rest = rest.get(18 + length..)?;
             let port = InitiatorPort::new(std::str::from_utf8(name).ok()?, isid)?;
             let who = Registrant { port, target_port };
-            if flags > 3 || registry.find(&who).is_some() {
+            if flags > 1 || registry.find(&who).is_some() {
                 return None;
             }
-            if flags & 2 != 0 && holder.replace(who.clone()).is_some() {
+            if flags == 1 && holder.replace(who.clone()).is_some() {
                 return None;
             }
-            if !registry.enter(&who, key, flags & 1 != 0) {
+            if !registry.enter(&who, key) {
                 return None;
             }
         }

@@ -34,7 +34,6 @@ pub struct SenseCode(pub u8, pub u8);
 
 impl SenseCode {
     pub(crate) const NONE: Self = Self(0x00, 0x00);
-    pub(crate) const STOPPED: Self = Self(0x04, 0x02);
     pub(crate) const MANUAL_INTERVENTION: Self = Self(0x04, 0x03);
     pub(crate) const WRITE_ERROR: Self = Self(0x0c, 0x00);
     pub(crate) const THIRD_PARTY_FAILURE: Self = Self(0x0d, 0x01);
@@ -53,6 +52,7 @@ impl SenseCode {
     pub(crate) const UNSUPPORTED_TARGET_DESCRIPTOR: Self = Self(0x26, 0x07);
     pub(crate) const TOO_MANY_SEGMENTS: Self = Self(0x26, 0x08);
     pub(crate) const UNSUPPORTED_SEGMENT_DESCRIPTOR: Self = Self(0x26, 0x09);
+    pub(crate) const INLINE_DATA_LENGTH: Self = Self(0x26, 0x0b);
     pub(crate) const WRITE_PROTECTED: Self = Self(0x27, 0x00);
     pub(crate) const SOFTWARE_WRITE_PROTECTED: Self = Self(0x27, 0x02);
     pub(crate) const SPACE_ALLOCATION_FAILED: Self = Self(0x27, 0x07);

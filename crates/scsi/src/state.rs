@@ -24,8 +24,6 @@ pub(crate) struct LogicalUnit {
     pub(crate) prevents: BTreeSet<NexusId>,
     /// The medium is there.
     pub(crate) loaded: bool,
-    /// START STOP UNIT has not stopped the unit.
-    pub(crate) started: bool,
     attentions: BTreeMap<NexusId, AttentionSet>,
 }
 
@@ -39,7 +37,6 @@ impl LogicalUnit {
             reserved_by: None,
             prevents: BTreeSet::new(),
             loaded: true,
-            started: true,
             attentions: BTreeMap::new(),
             config,
         }
@@ -92,7 +89,6 @@ impl LogicalUnit {
         self.reserved_by = None;
         self.prevents.clear();
         self.mode = self.saved_mode;
-        self.started = true;
     }
 }
 

@@ -12,7 +12,34 @@ pub(crate) enum Operation {
     TestUnitReady,
     RequestSense,
     Inquiry,
+    ModeSelect,
+    ModeSense,
+    Reserve,
+    Release,
+    StartStop,
+    PreventAllow,
+    ReadCapacity10,
+    ReadCapacity16,
+    Read,
+    Write,
+    WriteAndVerify,
+    Verify,
+    OrWrite,
+    CompareAndWrite,
+    Prefetch,
+    SynchronizeCache,
+    ReadDefects,
+    WriteSame,
+    Unmap,
+    GetLbaStatus,
+    PersistentIn,
+    PersistentOut,
+    ExtendedCopy,
+    CopyResults,
     ReportLuns,
+    ReportPortGroups,
+    ReportOpcodes,
+    ReportTaskManagement,
 }
 
 /// What reservations of other nexuses mean for a command (SPC-4 table 66, SBC-3 table 14).
@@ -35,7 +62,7 @@ pub(crate) enum Under {
 pub(crate) enum Needs {
     /// Nothing.
     Unit,
-    /// The medium is there and started.
+    /// The medium is there.
     Medium,
     /// As `Medium`, and the unit is not write-protected.
     Writable,
@@ -101,8 +128,69 @@ const B: u8 = 0xff;
 pub(crate) static TABLE: &[Row] = rows! {
     plain  [0x00, 0, 0, 0, 0, 0]                              TestUnitReady No Persistent Unit;
     plain  [0x03, 1, 0, 0, B, 0]                              RequestSense In Anything Unit;
+    plain  [0x08, 0x1f, B, B, B, 0]                           Read In Reader Medium;
+    plain  [0x0a, 0x1f, B, B, B, 0]                           Write Out Writer Writable;
     plain  [0x12, 1, B, B, B, 0]                              Inquiry In Anything Unit;
+    plain  [0x15, 0x11, 0, 0, B, 0]                           ModeSelect Out Writer Unit;
+    plain  [0x16, 0, 0, 0, 0, 0]                              Reserve No Itself Unit;
+    plain  [0x17, 0, 0, 0, 0, 0]                              Release No Itself Unit;
+    plain  [0x1a, 0x08, B, B, B, 0]                           ModeSense In Reader Unit;
+    plain  [0x1b, 1, 0, 0x0f, 0xf7, 0]                        StartStop No Itself Unit;
+    plain  [0x1e, 0, 0, 0, 3, 0]                              PreventAllow No Itself Unit;
+    plain  [0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0]                  ReadCapacity10 In Persistent Medium;
+    plain  [0x28, 0x1a, B, B, B, B, 0x1f, B, B, 0]            Read In Reader Medium;
+    plain  [0x2a, 0x1a, B, B, B, B, 0x1f, B, B, 0]            Write Out Writer Writable;
+    plain  [0x2e, 0x16, B, B, B, B, 0x1f, B, B, 0]            WriteAndVerify Out Writer Writable;
+    plain  [0x2f, 0x16, B, B, B, B, 0x1f, B, B, 0]            Verify Out Reader Medium;
+    plain  [0x34, 0x02, B, B, B, B, 0x1f, B, B, 0]            Prefetch No Reader Medium;
+    plain  [0x35, 0x06, B, B, B, B, 0x1f, B, B, 0]            SynchronizeCache No Writer Medium;
+    plain  [0x37, 0, 0x1f, 0, 0, 0, 0, B, B, 0]               ReadDefects In Reader Medium;
+    plain  [0x41, 0x18, B, B, B, B, 0x1f, B, B, 0]            WriteSame Out Writer Writable;
+    plain  [0x42, 0x01, 0, 0, 0, 0, 0x1f, B, B, 0]            Unmap Out Writer Thin;
+    plain  [0x55, 0x11, 0, 0, 0, 0, 0, B, B, 0]               ModeSelect Out Writer Unit;
+    plain  [0x56, 0, 0, 0, 0, 0, 0, 0, 0, 0]                  Reserve No Itself Unit;
+    plain  [0x57, 0, 0, 0, 0, 0, 0, 0, 0, 0]                  Release No Itself Unit;
+    plain  [0x5a, 0x18, B, B, 0, 0, 0, B, B, 0]               ModeSense In Reader Unit;
+    action [0x5e, 0, 0, 0, 0, 0, 0, B, B, 0]                  PersistentIn In Itself Unit;
+    action [0x5e, 1, 0, 0, 0, 0, 0, B, B, 0]                  PersistentIn In Itself Unit;
+    action [0x5e, 2, 0, 0, 0, 0, 0, B, B, 0]                  PersistentIn In Itself Unit;
+    action [0x5e, 3, 0, 0, 0, 0, 0, B, B, 0]                  PersistentIn In Itself Unit;
+    action [0x5f, 0, B, 0, 0, B, B, B, B, 0]                  PersistentOut Out Itself Unit;
+    action [0x5f, 1, B, 0, 0, B, B, B, B, 0]                  PersistentOut Out Itself Unit;
+    action [0x5f, 2, B, 0, 0, B, B, B, B, 0]                  PersistentOut Out Itself Unit;
+    action [0x5f, 3, B, 0, 0, B, B, B, B, 0]                  PersistentOut Out Itself Unit;
+    action [0x5f, 4, B, 0, 0, B, B, B, B, 0]                  PersistentOut Out Itself Unit;
+    action [0x5f, 5, B, 0, 0, B, B, B, B, 0]                  PersistentOut Out Itself Unit;
+    action [0x5f, 6, B, 0, 0, B, B, B, B, 0]                  PersistentOut Out Itself Unit;
+    action [0x5f, 7, B, 0, 0, B, B, B, B, 0]                  PersistentOut Out Itself Unit;
+    action [0x83, 0, 0, 0, 0, 0, 0, 0, 0, 0, B, B, B, B, 0, 0] ExtendedCopy Out Writer Unit;
+    action [0x84, 0, B, 0, 0, 0, 0, 0, 0, 0, B, B, B, B, 0, 0] CopyResults In Reader Unit;
+    action [0x84, 1, B, 0, 0, 0, 0, 0, 0, 0, B, B, B, B, 0, 0] CopyResults In Reader Unit;
+    action [0x84, 3, B, 0, 0, 0, 0, 0, 0, 0, B, B, B, B, 0, 0] CopyResults In Reader Unit;
+    action [0x84, 4, B, 0, 0, 0, 0, 0, 0, 0, B, B, B, B, 0, 0] CopyResults In Reader Unit;
+    plain  [0x88, 0x1a, B, B, B, B, B, B, B, B, B, B, B, B, 0x1f, 0] Read In Reader Medium;
+    plain  [0x89, 0x1a, B, B, B, B, B, B, B, B, 0, 0, 0, B, 0x1f, 0]
+                                                              CompareAndWrite Out Writer Writable;
+    plain  [0x8a, 0x1a, B, B, B, B, B, B, B, B, B, B, B, B, 0x1f, 0] Write Out Writer Writable;
+    plain  [0x8b, 0x1a, B, B, B, B, B, B, B, B, B, B, B, B, 0x1f, 0] OrWrite Out Writer Writable;
+    plain  [0x8e, 0x16, B, B, B, B, B, B, B, B, B, B, B, B, 0x1f, 0]
+                                                              WriteAndVerify Out Writer Writable;
+    plain  [0x8f, 0x16, B, B, B, B, B, B, B, B, B, B, B, B, 0x1f, 0] Verify Out Reader Medium;
+    plain  [0x90, 0x02, B, B, B, B, B, B, B, B, B, B, B, B, 0x1f, 0] Prefetch No Reader Medium;
+    plain  [0x91, 0x06, B, B, B, B, B, B, B, B, B, B, B, B, 0x1f, 0]
+                                                              SynchronizeCache No Writer Medium;
+    plain  [0x93, 0x19, B, B, B, B, B, B, B, B, B, B, B, B, 0x1f, 0] WriteSame Out Writer Writable;
+    action [0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, B, B, B, B, 0, 0] ReadCapacity16 In Persistent Medium;
+    action [0x9e, 0x12, B, B, B, B, B, B, B, B, B, B, B, B, 0, 0] GetLbaStatus In Reader Medium;
     plain  [0xa0, 0, B, 0, 0, 0, B, B, B, B, 0, 0]            ReportLuns In Anything Unit;
+    action [0xa3, 0x2a, 0, 0, 0, 0, B, B, B, B, 0, 0]         ReportPortGroups In Persistent Unit;
+    action [0xa3, 0x0c, 0x87, B, B, B, B, B, B, B, 0, 0]      ReportOpcodes In Reader Unit;
+    action [0xa3, 0x0d, 0x80, 0, 0, 0, B, B, B, B, 0, 0]      ReportTaskManagement In Reader Unit;
+    plain  [0xa8, 0x1a, B, B, B, B, B, B, B, B, 0x1f, 0]      Read In Reader Medium;
+    plain  [0xaa, 0x1a, B, B, B, B, B, B, B, B, 0x1f, 0]      Write Out Writer Writable;
+    plain  [0xae, 0x16, B, B, B, B, B, B, B, B, 0x1f, 0]      WriteAndVerify Out Writer Writable;
+    plain  [0xaf, 0x16, B, B, B, B, B, B, B, B, 0x1f, 0]      Verify Out Reader Medium;
+    plain  [0xb7, 0x1f, B, B, B, B, B, B, B, B, 0, 0]         ReadDefects In Reader Medium;
 };
 
 /// Where each operation code's rows begin; `TABLE.len()` for one without.
@@ -179,7 +267,7 @@ mod tests {
             };
             assert!(std::ptr::eq(found, row));
         }
-        assert!(matches!(find(0xa3, 0x1f), Lookup::Unknown));
+        assert!(matches!(find(0xa3, 0x1f), Lookup::NoService));
         assert!(matches!(find(0xff, 0), Lookup::Unknown));
     }
 }

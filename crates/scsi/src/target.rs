@@ -140,7 +140,7 @@ impl Target {
             return Err(TargetError::NotRemovable);
         }
         let comes = loaded && !unit.loaded;
-        (unit.loaded, unit.started) = (loaded, true);
+        unit.loaded = loaded;
         if comes {
             self.state.attend_others(lun, None, Attention::MediumChanged);
         }
@@ -224,8 +224,8 @@ impl Target {
         }
     }
 
-    /// Whether a unit's write cache is on: [`MediumOperation::Write`] without `fua` need not be on
-    /// stable storage when it ends. A shell writes through otherwise. `false` for an unknown unit.
+    /// Whether a unit's write cache is on; `false` for an unknown unit. Without it, tasks ask for
+    /// `fua` and [`MediumOperation::Flush`] themselves.
     pub fn write_cache(&self, lun: LunNumber) -> bool {
         self.state.units.get(&lun).is_some_and(|unit| unit.mode.write_cache)
     }

@@ -9,8 +9,8 @@ fn who(name: &str, target_port: u16) -> Registrant {
 
 fn sample(kind: ReservationType) -> Registry {
     let mut registry = Registry { generation: 7, kept: true, ..Registry::default() };
-    assert!(registry.enter(&who("iqn.a", 1), 10, false));
-    assert!(registry.enter(&who("iqn.b", 2), 20, true));
+    assert!(registry.enter(&who("iqn.a", 1), 10));
+    assert!(registry.enter(&who("iqn.b", 2), 20));
     let holder = (!kind.is_all()).then(|| who("iqn.b", 2));
     registry.reservation = Some(Reservation { kind, holder });
     registry
@@ -78,8 +78,8 @@ fn a_reservation_ends_with_its_last_holder() {
 fn the_table_is_bounded() {
     let mut registry = Registry::default();
     for number in 0..MOST {
-        assert!(registry.enter(&who(&format!("iqn.{number}"), 1), 1, false));
+        assert!(registry.enter(&who(&format!("iqn.{number}"), 1), 1));
     }
-    assert!(!registry.enter(&who("iqn.more", 1), 1, false));
-    assert!(registry.enter(&who("iqn.0", 1), 2, false));
+    assert!(!registry.enter(&who("iqn.more", 1), 1));
+    assert!(registry.enter(&who("iqn.0", 1), 2));
 }

@@ -1,0 +1,105 @@
+//! Units, nexuses, and the configuration.
+
+use super::world::{A, LUN, World, config, port};
+use crate::{
+    BlockSize, InitiatorPort, LunConfig, LunNumber, NexusId, Provisioning, Target, TargetConfig,
+    TargetError,
+};
+
+fn target(change: impl FnOnce(&mut TargetConfig)) -> Result<Target, TargetError> {
+    let mut config = TargetConfig {
+        name: "iqn.t".to_owned(),
+        vendor: "V".to_owned(),
+        revision: "1".to_owned(),
+        port_group: 1,
+        ports: vec![1],
+        most_nexuses: 1,
+        most_luns: 1,
+    };
+    change(&mut config);
+    Target::new(config)
+}
+
+#[test]
+fn a_targets_configuration_is_checked() {
+    assert!(target(|_| ()).is_ok());
+    let bad: [fn(&mut TargetConfig); 6] = [
+        |config| config.name.clear(),
+        |config| config.name = "n".repeat(224),
+        |config| config.ports.clear(),
+        |config| config.ports = vec![0],
+        |config| config.ports = vec![1, 2, 1],
+        |config| config.ports = (1..=33).collect(),
+    ];
+    for change in bad {
+        assert!(matches!(target(change), Err(TargetError::OutOfRange(_))));
+    }
+}
+
+#[test]
+fn a_units_configuration_is_checked() {
+    let mut target = target(|_| ()).unwrap();
+    let bad: [fn(&mut LunConfig); 9] = [
+        |config| config.serial.clear(),
+        |config| config.serial = "s".repeat(33),
+        |config| config.serial = "a b".to_owned(),
+        |config| config.blocks = 0,
+        |config| config.blocks = LunConfig::MOST_BLOCKS + 1,
+        |config| config.physical_exponent = 16,
+        |config| config.most_transfer = 0,
+        |config| config.provisioning = Provisioning::Thin { granularity: 3, anchor: false },
+        |config| config.reservations = Some(bytes::Bytes::from_static(b"x")),
+    ];
+    for change in bad {
+        let mut config = config();
+        change(&mut config);
+        assert!(target.add_lun(LUN, config).is_err());
+    }
+    let most =
+        LunConfig { blocks: LunConfig::MOST_BLOCKS, block_size: BlockSize::B4096, ..config() };
+    target.add_lun(LUN, most).unwrap();
+    assert_eq!(target.add_lun(LUN, config()), Err(TargetError::LunInUse));
+    let next = LunNumber::new(1).unwrap();
+    assert_eq!(target.add_lun(next, config()), Err(TargetError::NoRoomForLun));
+    assert_eq!(target.remove_lun(next), Err(TargetError::NoSuchLun));
+    assert_eq!(target.reset_lun(next), Err(TargetError::NoSuchLun));
+    assert_eq!(target.resize_lun(next, 1), Err(TargetError::NoSuchLun));
+    let zero = target.resize_lun(LUN, 0);
+    assert!(matches!(zero, Err(TargetError::OutOfRange(_))));
+    assert_eq!(LunNumber::new(0x4000), None);
+}
+
+#[test]
+fn identifiers_are_unique() {
+    let mut world = World::new(config());
+    let next = LunNumber::new(1).unwrap();
+    // The four highest bits do not count.
+    let same = LunConfig { identifier: config().identifier | 5 << 60, ..config() };
+    assert_eq!(world.target.add_lun(next, same), Err(TargetError::IdentifierInUse));
+    assert_eq!(world.target.luns().collect::<Vec<_>>(), [LUN]);
+}
+
+#[test]
+fn nexuses_are_bounded_and_checked() {
+    let mut target = target(|_| ()).unwrap();
+    assert_eq!(target.add_nexus(A, port("iqn.a"), 2), Err(TargetError::NoSuchPort));
+    target.add_nexus(A, port("iqn.a"), 1).unwrap();
+    assert_eq!(target.add_nexus(A, port("iqn.a"), 1), Err(TargetError::NexusInUse));
+    let next = target.add_nexus(NexusId(2), port("iqn.b"), 1);
+    assert_eq!(next, Err(TargetError::NoRoomForNexus));
+    target.remove_nexus(A);
+    target.add_nexus(NexusId(2), port("iqn.b"), 1).unwrap();
+    for name in ["", "a,b", "a\0b", &"n".repeat(224)] {
+        assert_eq!(InitiatorPort::new(name, [0; 6]), None);
+    }
+}
+
+#[test]
+fn a_unit_that_goes_ends_its_tasks() {
+    let mut world = World::new(config());
+    let mut task = world.begin(A, &[0x41, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512, 0);
+    world.target.remove_lun(LUN).unwrap();
+    world.target.data_out(&mut task, vec![1; 512].into());
+    let response = task.response().unwrap();
+    assert_eq!(response.sense[12], 0x25);
+}
