@@ -20,11 +20,11 @@
 //!      [`ReadTo::DataIn`] goes to the initiator, in pieces of the shell's choice. A write
 //!      [`WriteFrom::DataOut`] takes the command's data-out from its beginning.
 //!    * [`Step::Store`]: it stores the state and calls [`Target::stored`].
-//! 4. [`Step::Done`]: it does the [`Response`]'s effects, sends the response, and gives the lock back
-//!    with [`RangeLocks::finish`].
+//! 4. [`Step::Done`]: it does the [`Response`]'s effects, sends the response, and gives the lock
+//!    back with [`RangeLocks::finish`].
 //!
-//! A task that the shell aborts is dropped, and its lock given back. The target keeps nothing of it.
-//! Data-out that no step asks for is thrown away; the response's residual counts it.
+//! A task that the shell aborts is dropped, and its lock given back. The target keeps nothing of
+//! it. Data-out that no step asks for is thrown away; the response's residual counts it.
 //!
 //! After a task's first [`Target::data_out`] the shell may call [`RangeLocks::narrow`] with the
 //! task's access: UNMAP and EXTENDED COPY then hold less.
@@ -73,8 +73,8 @@
 //! # Bounds
 //!
 //! A task holds at most [`MOST_DATA_OUT`] bytes of an initiator's and as many of a medium's.
-//! Nexuses and units are bounded by [`TargetConfig`]; registrations, results of copies, ranges of an
-//! UNMAP and descriptors of a copy by constants.
+//! Nexuses and units are bounded by [`TargetConfig`]; registrations, results of copies, ranges of
+//! an UNMAP and descriptors of a copy by constants.
 //!
 //! ```text layers
 //! target: what a shell drives

@@ -1,10 +1,10 @@
 //! Which tasks may touch a medium at the same time.
 //!
-//! A shell asks [`RangeLocks::start`] for each task when it has begun, in the order of the commands,
-//! and tells [`RangeLocks::finish`] when the task is over. COMPARE AND WRITE, ORWRITE and the
-//! destination of a copy hold their blocks exclusively. Plain reads and writes share theirs: SBC-3
-//! promises no order between them. A task with attribute ORDERED waits for all before it, and all
-//! behind it wait for it.
+//! A shell asks [`RangeLocks::start`] for each task when it has begun, in the order of the
+//! commands, and tells [`RangeLocks::finish`] when the task is over. COMPARE AND WRITE, ORWRITE and
+//! the destination of a copy hold their blocks exclusively. Plain reads and writes share theirs:
+//! SBC-3 promises no order between them. A task with attribute ORDERED waits for all before it, and
+//! all behind it wait for it.
 //!
 //! Tasks wait in the order of their start, and a task waits only for earlier ones. So there is no
 //! deadlock. While no task is exclusive or ordered, each call costs one look-up.
@@ -138,8 +138,8 @@ impl RangeLocks {
         if runs { Start::Now } else { Start::Later }
     }
 
-    /// Takes a task out, whether it ran or waited, and gives the keys of the tasks that may run now.
-    /// An unknown key changes nothing.
+    /// Takes a task out, whether it ran or waited, and gives the keys of the tasks that may run
+    /// now. An unknown key changes nothing.
     pub fn finish(&mut self, key: u64) -> Vec<u64> {
         let Some(order) = self.orders.remove(&key) else { return Vec::new() };
         if let Some((_, gone)) = self.holders.remove(&order) {

@@ -180,7 +180,8 @@ pub(crate) static TABLE: &[Row] = rows! {
     plain  [0x91, 0x06, B, B, B, B, B, B, B, B, B, B, B, B, 0x1f, 0]
                                                               SynchronizeCache No Writer Medium;
     plain  [0x93, 0x19, B, B, B, B, B, B, B, B, B, B, B, B, 0x1f, 0] WriteSame Out Writer Writable;
-    action [0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, B, B, B, B, 0, 0] ReadCapacity16 In Persistent Medium;
+    action [0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, B, B, B, B, 0, 0]
+                                                              ReadCapacity16 In Persistent Medium;
     action [0x9e, 0x12, B, B, B, B, B, B, B, B, B, B, B, B, 0, 0] GetLbaStatus In Reader Medium;
     plain  [0xa0, 0, B, 0, 0, 0, B, B, B, B, 0, 0]            ReportLuns In Anything Unit;
     action [0xa3, 0x2a, 0, 0, 0, 0, B, B, B, B, 0, 0]         ReportPortGroups In Persistent Unit;

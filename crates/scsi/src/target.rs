@@ -328,8 +328,8 @@ impl Target {
         });
     }
 
-    /// Answers [`Step::Store`]: `false` if the state could not be stored. The task's step is another
-    /// one afterwards.
+    /// Answers [`Step::Store`]: `false` if the state could not be stored. The task's step is
+    /// another one afterwards.
     pub fn stored(&mut self, task: &mut Task, done: bool) {
         let asked = matches!(task.step, Step::Store { .. });
         self.resume(task, |_, then| match then {

@@ -63,8 +63,8 @@ impl Task {
         &self.step
     }
 
-    /// What the task holds while it runs: to be given to [`crate::RangeLocks::start`]. It can become
-    /// less with the task's first data-out.
+    /// What the task holds while it runs: to be given to [`crate::RangeLocks::start`]. It can
+    /// become less with the task's first data-out.
     pub const fn access(&self) -> &Access {
         &self.access
     }

@@ -2,10 +2,15 @@
 
 mod checks;
 mod compare;
+mod copy;
+mod faults;
 mod identity;
 mod mode;
+mod model;
 mod provision;
 mod removal;
+mod reserve;
+mod reserve_rules;
 mod transfer;
 mod units;
 mod world;

@@ -1,8 +1,8 @@
 //! Commands that compare or combine: VERIFY, WRITE AND VERIFY, ORWRITE, COMPARE AND WRITE
 //! (SBC-3 5.2, 5.8, 5.31 to 5.33, 5.41 to 5.43).
 //!
-//! All but COMPARE AND WRITE work in pieces of [`PREFERRED_TRANSFER_BYTES`]: they ask for a piece of
-//! data-out, read the piece of the medium, and go on. So no command holds more than two pieces.
+//! All but COMPARE AND WRITE work in pieces of [`PREFERRED_TRANSFER_BYTES`]: they ask for a piece
+//! of data-out, read the piece of the medium, and go on. So no command holds more than two pieces.
 
 use bytes::Bytes;
 
