@@ -328,8 +328,9 @@ impl Target {
         });
     }
 
-    /// Answers [`Step::Store`]: `false` if the state could not be stored. The task's step is
-    /// another one afterwards.
+    /// Answers [`Step::Store`]: `false` if the state could not be stored. The task ends with
+    /// HARDWARE ERROR then, though the change itself stays until the target ends. The task's step
+    /// is another one afterwards.
     pub fn stored(&mut self, task: &mut Task, done: bool) {
         let asked = matches!(task.step, Step::Store { .. });
         self.resume(task, |_, then| match then {
