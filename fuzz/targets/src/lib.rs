@@ -9,7 +9,7 @@
 //! `fuzz/Cargo.toml`, and some seeds in `fuzz/corpus/NAME/`.
 //!
 //! ```text layers
-//! call_slots dhcp fragments frame_input ipv6_link tcp_sequence: the targets
+//! call_slots dhcp fragments frame_input ipv6_link scsi_commands tcp_sequence: the targets
 //! memory: buffers of a stack in private memory
 //! packet: packets and their checksums
 //! ```
@@ -23,6 +23,7 @@ pub mod frame_input;
 pub mod ipv6_link;
 mod memory;
 mod packet;
+pub mod scsi_commands;
 pub mod tcp_sequence;
 
 /// A target: its name, and its function.
@@ -35,5 +36,6 @@ pub const TARGETS: &[Target] = &[
     ("fragments", fragments::run),
     ("frame_input", frame_input::run),
     ("ipv6_link", ipv6_link::run),
+    ("scsi_commands", scsi_commands::run),
     ("tcp_sequence", tcp_sequence::run),
 ];

@@ -231,7 +231,8 @@ fn random() -> impl Strategy<Value = Random> {
     let services: Vec<u8> =
         crate::table::TABLE.iter().map(|row| row.service.unwrap_or(0)).collect();
     // Often small numbers, so that many commands pass their checks.
-    let byte = prop_oneof![6 => Just(0_u8), 2 => 0..9_u8, 1 => any::<u8>()];
+    let length = prop::sample::select(vec![8_u8, 12, 16, 24, 76, 255]);
+    let byte = prop_oneof![6 => Just(0_u8), 2 => 0..9_u8, 1 => length, 1 => any::<u8>()];
     let cdb = (any::<prop::sample::Index>(), any::<u8>(), prop::collection::vec(byte, 32))
         .prop_map(move |(row, choice, bytes)| {
             let mut cdb = [0; 32];
