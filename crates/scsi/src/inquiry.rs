@@ -2,7 +2,7 @@
 
 use crate::call::{Call, Planned};
 use crate::config::{LunConfig, Provisioning, TargetConfig};
-use crate::limits::{MOST_COMPARE_BLOCKS, PREFERRED_TRANSFER_BYTES};
+use crate::limits::{MOST_COMPARE_BLOCKS, MOST_SAME_BLOCKS, PREFERRED_TRANSFER_BYTES};
 use crate::sense::Sense;
 use crate::state::{LogicalUnit, State};
 use crate::step::MOST_UNMAP_RANGES;
@@ -172,6 +172,9 @@ fn target_designators(target: &TargetConfig, port: u16) -> Vec<u8> {
 /// Block Limits (SBC-3 6.6.3).
 fn block_limits(unit: &LogicalUnit) -> Vec<u8> {
     let mut page = vec![0; 0x3c];
+    // WSNZ.
+    page[0] = 1;
+    page[32..40].copy_from_slice(&u64::from(MOST_SAME_BLOCKS).to_be_bytes());
     let compare = unit.config.most_transfer.min(u32::from(MOST_COMPARE_BLOCKS));
     page[1] = u8::try_from(compare).unwrap_or(MOST_COMPARE_BLOCKS);
     page[2..4].copy_from_slice(&(1_u16 << unit.config.physical_exponent).to_be_bytes());

@@ -3,8 +3,8 @@
 //!
 //! Offsets and lengths are bytes. Each is a multiple of the unit's block size, except where the
 //! item says otherwise. Each range lies within the unit as it was when the task made the operation.
-//! A `Zero`, `WriteSame`, `Map`, or a read for `Nowhere` can be as long as the unit: a shell works
-//! in pieces.
+//! A `Map` or a read for `Nowhere` can be as long as the unit, and a `Zero` or `WriteSame` as long
+//! as 65,535 blocks: a shell works in pieces.
 
 use bytes::Bytes;
 

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 
-use crate::block::range::{Blocks, transfer};
+use crate::block::range::{Blocks, bad_count, transfer};
 use crate::block::transfer::taken;
 use crate::call::{Call, Failure, Plan, Planned, Reply, Then, Work};
 use crate::limits::{MOST_COMPARE_BLOCKS, PREFERRED_TRANSFER_BYTES};
@@ -241,8 +241,9 @@ pub(crate) fn compare_and_write(call: &mut Call<'_>) -> Planned {
     let blocks = Blocks::of(call);
     // SBC-3 5.2: more than MAXIMUM COMPARE AND WRITE LENGTH is an invalid field.
     let most = u64::from(MOST_COMPARE_BLOCKS).min(u64::from(unit.config.most_transfer));
-    if blocks.count > most {
-        return Err(Sense::cdb_field(13, None).into());
+    // A count of 0 beside data-out is more than 255, cut to the field's eight bits.
+    if blocks.count > most || (blocks.count == 0 && call.origin.expected_out > 0) {
+        return Err(bad_count(call));
     }
     let range = blocks.within(unit)?.bytes(unit);
     let fua = call.bit(1, 3) || !unit.mode.write_cache;

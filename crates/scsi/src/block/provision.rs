@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 
-use crate::block::range::{Blocks, out_of_range};
+use crate::block::range::{Blocks, bad_count, out_of_range};
 use crate::block::transfer::flushed;
 use crate::call::{Call, Plan, Planned, Reply, Then, Work};
+use crate::limits::MOST_SAME_BLOCKS;
 use crate::locks::Hold;
 use crate::sense::{Sense, SenseCode};
 use crate::step::{
@@ -78,7 +79,12 @@ pub(crate) fn write_same(call: &mut Call<'_>) -> Planned {
         return Err(Sense::cdb_field(1, Some(4)).into());
     }
     let block = unit.config.block_size.bytes();
-    let range = Blocks::of(call).to_end(unit)?.bytes(unit);
+    let blocks = Blocks::of(call).within(unit)?;
+    // SBC-3 5.44: WSNZ is 1, so a count of 0 is an invalid field, as is one above the maximum.
+    if !(1..=u64::from(MOST_SAME_BLOCKS)).contains(&blocks.count) {
+        return Err(bad_count(call));
+    }
+    let range = blocks.bytes(unit);
     let allocation = match (unmap, anchor) {
         (false, _) => Allocation::Write,
         (true, false) => Allocation::Deallocate,

@@ -64,15 +64,21 @@ pub(crate) fn transfer(call: &Call<'_>) -> Result<ByteRange, Failure> {
     let blocks = Blocks::of(call).within(unit)?;
     // SBC-3 6.6.3: more than the maximum is an invalid field.
     if blocks.count > u64::from(unit.config.most_transfer) {
-        let byte = match call.origin.row.usage.len() {
-            6 => 4,
-            10 => 7,
-            12 => 6,
-            _ => 10,
-        };
-        return Err(Sense::cdb_field(byte, None).into());
+        return Err(bad_count(call));
     }
     Ok(blocks.bytes(unit))
+}
+
+/// The command's count of blocks is an invalid field.
+pub(crate) fn bad_count(call: &Call<'_>) -> Failure {
+    let byte = match call.origin.row.usage.len() {
+        6 => 4,
+        10 => 7,
+        12 => 6,
+        _ if call.origin.row.operation == Operation::CompareAndWrite => 13,
+        _ => 10,
+    };
+    Sense::cdb_field(byte, None).into()
 }
 
 /// The first block that is not there is `lba`.

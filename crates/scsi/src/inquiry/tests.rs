@@ -59,7 +59,8 @@ fn designators_fill_their_page() {
 fn limits_of_a_thin_unit() {
     let mut unit = unit();
     let page = block_limits(&unit);
-    assert_eq!(page.len(), 60);
+    assert_eq!((page.len(), page[0]), (60, 1));
+    assert_eq!(page[32..40], [0, 0, 0, 0, 0, 0, 0xff, 0xff]);
     assert_eq!((page[1], &page[2..4], &page[4..8]), (255, &[0, 1][..], &[0, 0, 0x40, 0][..]));
     assert_eq!((&page[16..20], &page[20..24]), (&[255; 4][..], &[0, 0, 1, 0][..]));
     assert_eq!((&page[24..28], page[28]), (&[0, 0, 0, 8][..], 0x80));

@@ -162,6 +162,8 @@ fn compare_and_write_checks_its_fields() {
     }
     world.run(A, &compare_and_write(0, 2047, 2), &[0; 2048], 0).bad(5, 0x2100);
     world.run(A, &compare_and_write(0, 0, 0), &[], 0).good();
+    // 256 blocks, of which eight bits are left.
+    world.run(A, &compare_and_write(0, 0, 0), &[0; 512 * 512], 0).bad_field(13);
     assert!(world.operations.is_empty());
     let mut world = World::new(LunConfig { most_transfer: 4, ..config() });
     world.run(A, &compare_and_write(0, 0, 5), &[0; 5120], 0).bad_field(13);

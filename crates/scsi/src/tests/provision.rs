@@ -117,16 +117,23 @@ fn write_same_writes_one_block_everywhere() {
         let disk = &world.disks[&LUN].bytes;
         assert!(disk[2 * block..5 * block].chunks(block).all(|chunk| chunk == bytes));
         assert!(disk[5 * block..].iter().all(|byte| *byte == 0));
-        // A count of 0 means all blocks to the end.
-        world.run(A, &sixteen(0x93, 0, 10, 0), &bytes, 0).good();
-        let disk = &world.disks[&LUN].bytes;
-        assert!(disk[10 * block..].chunks(block).all(|chunk| chunk == bytes));
-        world.run(A, &sixteen(0x93, 0, blocks, 0), &bytes, 0).bad(5, 0x2100);
+        // A count of 0, or more than the maximum, is none.
+        world.run(A, &ten(0x41, 0, 0, 0), &bytes, 0).bad_field(7);
+        world.run(A, &sixteen(0x93, 0, 0, 0), &bytes, 0).bad_field(10);
+        world.run(A, &sixteen(0x93, 0, blocks, 0), &bytes, 0).bad_field(10);
+        world.run(A, &sixteen(0x93, 0, blocks, 1), &bytes, 0).bad(5, 0x2100);
         world.run(A, &sixteen(0x93, 0, blocks - 1, 2), &bytes, 0).bad(5, 0x2100);
         for wrong in [block / 2, block - 1, block + 1, 2 * block, 0] {
             world.run(A, &ten(0x41, 0, 0, 1), &vec![0; wrong], 0).bad(5, 0x0e03);
         }
     }
+}
+
+#[test]
+fn the_most_blocks_of_write_same() {
+    let mut world = World::new(LunConfig { blocks: 1 << 17, ..config() });
+    world.run(A, &sixteen(0x93, 1, 0, 65535), &[], 0).good();
+    world.run(A, &sixteen(0x93, 1, 0, 65536), &[], 0).bad_field(10);
 }
 
 #[test]
