@@ -160,7 +160,8 @@ impl Call<'_> {
             Under::Reader => true,
             Under::Writer => false,
         };
-        match unit.registry.admits(&self.registrant()?, reads) {
+        let who = self.state.nexuses.get(&self.origin.nexus).ok_or(Sense::internal())?;
+        match unit.registry.admits(who, reads) {
             true => Ok(()),
             false => Err(Failure::Conflict),
         }

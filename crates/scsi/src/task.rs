@@ -46,9 +46,11 @@ pub struct Command<'a> {
 pub struct Task {
     /// `None` once the task is over.
     pub(crate) open: Option<OpenTask>,
-    pub(crate) access: Access,
     pub(crate) step: Step,
 }
+
+/// What a task that is over holds.
+static NO_ACCESS: Access = Access { claims: Vec::new(), barrier: None, lun: None };
 
 /// What a task that is not over holds.
 #[derive(Debug)]
@@ -64,9 +66,12 @@ impl Task {
     }
 
     /// What the task holds while it runs: to be given to [`crate::RangeLocks::start`]. It can
-    /// become less with the task's first data-out.
+    /// become less with the task's first data-out. A task that is over holds nothing.
     pub const fn access(&self) -> &Access {
-        &self.access
+        match &self.open {
+            Some(open) => &open.origin.access,
+            None => &NO_ACCESS,
+        }
     }
 
     /// The response; `None` while the task is not over.
@@ -79,7 +84,7 @@ impl Task {
 
     /// A task that is over.
     pub(crate) fn over(response: Response) -> Self {
-        Self { open: None, access: Access::default(), step: Step::Done(response) }
+        Self { open: None, step: Step::Done(response) }
     }
 
     /// A task that goes on with what a handler gave.
@@ -93,8 +98,7 @@ impl Task {
             Ok(Plan::Medium { lun, operation, then }) => (Step::Medium { lun, operation }, then),
             Ok(Plan::Store { lun, state, then }) => (Step::Store { lun, state }, then),
         };
-        let access = origin.access.clone();
-        Self { open: Some(OpenTask { origin, then }), access, step }
+        Self { open: Some(OpenTask { origin, then }), step }
     }
 
     fn end(origin: Origin, result: Result<Reply, Failure>, descriptor: bool) -> Self {

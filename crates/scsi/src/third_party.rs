@@ -54,3 +54,24 @@ pub(crate) fn page() -> Vec<u8> {
 fn as16(value: usize) -> [u8; 2] {
     u16::try_from(value).unwrap_or(u16::MAX).to_be_bytes()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_fill_the_page() {
+        let page = page();
+        let mut rest = &page[..];
+        let mut kinds = Vec::new();
+        while let [high, low, long, length, after @ ..] = rest {
+            let length = usize::from(u16::from_be_bytes([*long, *length]));
+            assert_eq!(length % 4, 0);
+            kinds.push((u16::from_be_bytes([*high, *low]), length));
+            rest = &after[length..];
+        }
+        assert!(rest.is_empty());
+        assert_eq!(kinds, [(0x0001, 12), (0x0004, 28), (0x0008, 4), (0x8001, 32)]);
+        assert_eq!(page[4..14], [9, 0x83, 1, 0x00, 0x84, 4, 0x00, 0x01, 0x03, 0x04]);
+    }
+}
