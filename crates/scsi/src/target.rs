@@ -128,6 +128,20 @@ impl Target {
         Ok(())
     }
 
+    /// Changes a unit's product identification. Each nexus learns it by a unit attention.
+    ///
+    /// # Errors
+    ///
+    /// [`TargetError::NoSuchLun`].
+    pub fn set_product(&mut self, lun: LunNumber, product: &str) -> Result<(), TargetError> {
+        let unit = self.state.units.get_mut(&lun).ok_or(TargetError::NoSuchLun)?;
+        if unit.config.product != product {
+            product.clone_into(&mut unit.config.product);
+            self.state.attend_others(lun, None, Attention::InquiryChanged);
+        }
+        Ok(())
+    }
+
     /// Takes a removable unit's medium out, or puts it in: the operator did it, so that no PREVENT
     /// ALLOW MEDIUM REMOVAL is asked.
     ///

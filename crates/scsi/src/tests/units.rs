@@ -80,6 +80,19 @@ fn identifiers_are_unique() {
 }
 
 #[test]
+fn another_product_is_told() {
+    let mut world = World::new(config());
+    world.target.set_product(LUN, "other").unwrap();
+    world.run(A, &[0; 6], &[], 0).bad(6, 0x3f03);
+    let data = world.run(A, &[0x12, 0, 0, 0, 36, 0], &[], 36).good();
+    assert_eq!(&data[16..32], b"other           ");
+    world.target.set_product(LUN, "other").unwrap();
+    world.run(A, &[0; 6], &[], 0).good();
+    let none = LunNumber::new(9).unwrap();
+    assert_eq!(world.target.set_product(none, "x"), Err(TargetError::NoSuchLun));
+}
+
+#[test]
 fn nexuses_are_bounded_and_checked() {
     let mut target = target(|_| ()).unwrap();
     assert_eq!(target.add_nexus(A, port("iqn.a"), 2), Err(TargetError::NoSuchPort));
