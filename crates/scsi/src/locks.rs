@@ -6,6 +6,8 @@
 //! SBC-3 promises no order between them. A task with attribute ORDERED waits for all before it, and
 //! all behind it wait for it.
 //!
+//! A target has one table, since a copy holds blocks of several units.
+//!
 //! Tasks wait in the order of their start, and a task waits only for earlier ones. So there is no
 //! deadlock. While no task is exclusive or ordered, each call costs one look-up.
 
