@@ -1,0 +1,15 @@
+//! PDUs out of a stream of bytes, and back (RFC 7143 4.2.2.3, 11.1, 11.2).
+//!
+//! A [`Decoder`] takes pieces of a stream. It bounds what it keeps: a header, and a payload up to
+//! MaxRecvDataSegmentLength. A payload that lies in one piece is not copied, unless it is less than
+//! an eighth of the piece. So a small payload never keeps a large piece alive, and memory that
+//! payloads keep is at most eight times their length.
+
+mod decoder;
+mod encoder;
+
+pub use decoder::{Decoder, RawPdu};
+pub use encoder::encode;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! Settings of a target's connection.
+
+use std::time::Duration;
+
+use crate::settings::KeySettings;
+
+/// How a connection of a target behaves.
+///
+/// The connection's memory for data of the initiator is at most
+/// `(queue_depth + max_immediate) × first_burst + data_out_budget + max_recv_data_segment` bytes,
+/// plus the pieces of input that those bytes lie in: at most eight times as much.
+#[derive(Debug, Clone)]
+pub struct TargetConfig {
+    /// The operational keys that the target would like.
+    pub keys: KeySettings,
+    /// TargetPortalGroupTag.
+    pub portal_group: u16,
+    /// Commands that the initiator may have open, 1 to 4,096: the command window.
+    pub queue_depth: u16,
+    /// Immediate commands that the initiator may have open besides.
+    pub max_immediate: u16,
+    /// Bytes of R2Ts that may be open, at least one burst.
+    pub data_out_budget: u32,
+    /// Within that time a login is finished.
+    pub login_timeout: Duration,
+    /// After that time of silence the target sends a ping; `None`: never.
+    pub ping_interval: Option<Duration>,
+    /// Within that time a ping is answered.
+    pub ping_timeout: Duration,
+}
+
+impl Default for TargetConfig {
+    fn default() -> Self {
+        Self {
+            keys: KeySettings::default(),
+            portal_group: 1,
+            queue_depth: 128,
+            max_immediate: 16,
+            data_out_budget: 16 << 20,
+            login_timeout: Duration::from_secs(15),
+            ping_interval: Some(Duration::from_secs(15)),
+            ping_timeout: Duration::from_secs(10),
+        }
+    }
+}
