@@ -3,5 +3,6 @@
 mod config;
 mod event;
 
-pub use config::{InitiatorConfig, LoginStages};
+pub use crate::login::LoginStages;
+pub use config::InitiatorConfig;
 pub use event::{CommandId, DiscoveredTarget, Ending, InitiatorCommand, InitiatorEvent};

@@ -43,7 +43,9 @@
 //!
 //! ```text layers
 //! target initiator: the full feature phase of each end
-//! framing: PDUs out of a stream and back
+//! login: the login of both ends
+//! keys chap: negotiation of operational keys; authentication
+//! framing text: PDUs out of a stream and back; key=value pairs
 //! error: whose fault it was
 //! transmit: a PDU on its way out
 //! pdu: the PDUs
@@ -52,9 +54,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod chap;
 pub mod error;
 pub mod framing;
 pub mod initiator;
+mod keys;
+mod login;
 pub mod lun;
 pub mod name;
 pub mod pdu;
@@ -64,6 +69,7 @@ mod secret;
 mod serial;
 pub mod settings;
 pub mod target;
+mod text;
 mod transmit;
 
 pub use error::{ProtocolError, UsageError};

@@ -3,8 +3,9 @@
 mod config;
 mod event;
 
+pub use crate::login::{LoginAnswer, LoginInfo};
 pub use config::TargetConfig;
 pub use event::{
-    CloseReason, Completion, LoginAnswer, LoginInfo, RequestId, SendTargetsScope, TargetCommand,
-    TargetEvent, TargetRecord, TaskId,
+    CloseReason, Completion, RequestId, SendTargetsScope, TargetCommand, TargetEvent, TargetRecord,
+    TaskId,
 };

@@ -2,20 +2,10 @@
 
 use std::time::Duration;
 
+use crate::login::LoginStages;
 use crate::name::IscsiName;
 use crate::pdu::Isid;
 use crate::settings::{ChapPolicy, KeySettings};
-
-/// The stages that an initiator's login has (RFC 7143 6.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoginStages {
-    /// SecurityNegotiation, then LoginOperationalNegotiation.
-    Both,
-    /// LoginOperationalNegotiation only; without CHAP.
-    Operational,
-    /// SecurityNegotiation only: all keys keep their defaults.
-    Security,
-}
 
 /// How a connection of an initiator behaves.
 #[derive(Debug, Clone)]

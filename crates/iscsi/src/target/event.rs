@@ -3,10 +3,11 @@
 use bytes::Bytes;
 
 use crate::error::ProtocolError;
+use crate::login::LoginInfo;
 use crate::lun::Lun;
 use crate::name::IscsiName;
-use crate::pdu::{Isid, LoginStatus, LogoutReason, RejectReason, TaskAttribute, TaskFunction};
-use crate::settings::{ChapPolicy, SessionParameters, SessionType};
+use crate::pdu::{LoginStatus, LogoutReason, RejectReason, TaskAttribute, TaskFunction};
+use crate::settings::SessionParameters;
 
 /// A command of an initiator, as long as its connection lives. Identifiers are not used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,43 +16,6 @@ pub struct TaskId(pub(crate) u64);
 /// A request of an initiator that is no SCSI command and waits for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestId(pub(crate) u32);
-
-/// An initiator that wants to log in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoginInfo {
-    /// The initiator's name. It is an allegation until CHAP has proved it.
-    pub initiator: IscsiName,
-    /// The target that it wants; `None` in a discovery session.
-    pub target: Option<IscsiName>,
-    /// The kind of session.
-    pub session: SessionType,
-    /// The initiator's part of the session's identifier. A session of the same initiator, target,
-    /// portal group and ISID is to be ended before this one begins (RFC 7143 6.3.5).
-    pub isid: Isid,
-    /// The connection's identifier.
-    pub cid: u16,
-}
-
-/// The shell's answer to [`TargetEvent::Login`].
-#[derive(Debug, Clone)]
-pub enum LoginAnswer {
-    /// The initiator may use the target.
-    Allow {
-        /// The proof that it has to give; `None` for AuthMethod None.
-        chap: Option<ChapPolicy>,
-        /// TargetAlias, up to 255 bytes.
-        alias: Option<String>,
-    },
-    /// The target refuses the login.
-    Refuse(LoginStatus),
-    /// The target is elsewhere (RFC 7143 11.13.5, class 1).
-    Redirect {
-        /// `host[:port][,portal group]`.
-        address: String,
-        /// Whether the initiator should remember that.
-        permanent: bool,
-    },
-}
 
 /// A SCSI command with its unsolicited data.
 #[derive(Debug, Clone)]
