@@ -27,14 +27,14 @@
 //!   `send_data(task, pieces)` for data-in as soon as a part is read. `complete(task, Completion)`
 //!   ends the command; it may carry the last data-in.
 //! * [`TargetEvent::TaskManagement`]: `abort(task)` each task that is meant, then
-//!   `finish_task_management(request, response)`. `tasks_of(lun)` lists those of the connection.
+//!   `finish_task_management(request, response)`. `tasks_of(Some(lun))` lists those of the connection.
 //! * [`TargetEvent::SendTargets`]: `answer_send_targets(request, &records)`.
 //! * At any time: `ping(now)`, `send_async(event, sense)`.
 //!
 //! # An initiator's shell
 //!
-//! * `submit(InitiatorCommand)` gives a [`CommandId`]. Data comes as [`InitiatorEvent::DataIn`], the
-//!   end as [`InitiatorEvent::Response`].
+//! * `submit(InitiatorCommand)` gives a [`CommandId`]. Data comes as [`InitiatorEvent::DataIn`],
+//!   the end as [`InitiatorEvent::Response`].
 //! * `task_management`, `send_targets`, `ping`, `logout` likewise.
 //! * After [`InitiatorEvent::Closed`] the shell connects again with the same ISID and submits again
 //!   what is open.
@@ -81,5 +81,5 @@ pub use residual::Residual;
 pub use secret::ChapSecret;
 pub use serial::SerialNumber;
 pub use settings::{KeySettings, SessionParameters};
-pub use target::{TargetConfig, TargetEvent, TaskId};
+pub use target::{TargetConfig, TargetConnection, TargetEvent, TaskId};
 pub use transmit::Transmit;

@@ -73,7 +73,7 @@ impl Decoder {
         let wire = self.body_on_wire(length);
         if self.body.is_none() && input.len() >= wire && length >= input.len() / 8 {
             let body = input.split_to(wire);
-            return Ok(Some(self.finish(bhs, length, body)));
+            return Ok(Some(self.finish(bhs, length, &body)));
         }
         let body = self.body.get_or_insert_with(|| BytesMut::with_capacity(wire));
         let step = (wire - body.len()).min(input.len());
@@ -83,7 +83,7 @@ impl Decoder {
             return Ok(None);
         }
         let body = self.body.take().unwrap_or_default().freeze();
-        Ok(Some(self.finish(bhs, length, body)))
+        Ok(Some(self.finish(bhs, length, &body)))
     }
 
     fn bhs(&self) -> Bhs {
@@ -135,7 +135,7 @@ impl Decoder {
         }
     }
 
-    fn finish(&mut self, bhs: Bhs, length: usize, body: Bytes) -> RawPdu {
+    fn finish(&mut self, bhs: Bhs, length: usize, body: &Bytes) -> RawPdu {
         let data_is_sound = match self.data_digest && length > 0 {
             true => {
                 let (covered, digest) = body.split_at(body.len() - 4);

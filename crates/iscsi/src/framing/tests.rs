@@ -92,7 +92,8 @@ proptest! {
         cuts in prop::collection::vec(1_usize..90, 1..20),
         digests: (bool, bool),
     ) {
-        let pdus: Vec<_> = pdus.into_iter().map(|(words, data)| (vec![9; words * 4], data)).collect();
+        let pdus = pdus.into_iter().map(|(words, data)| (vec![9; words * 4], data));
+        let pdus: Vec<_> = pdus.collect();
         let mut stream = Bytes::from(wire(&pdus, digests));
         let mut decoder = Decoder::new(200);
         decoder.set(200, digests.0, digests.1);

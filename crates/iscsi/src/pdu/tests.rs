@@ -14,16 +14,25 @@ fn lun() -> Lun {
     Lun::from_number(3).expect("a small number")
 }
 
-/// A request of each kind with the bytes that differ from 0, as (offset, bytes).
-fn requests() -> Vec<(Request, Vec<(usize, Vec<u8>)>)> {
-    let numbers = || vec![(24, vec![0, 0, 0, 9]), (28, vec![0, 0, 0, 8])];
-    let tag = || vec![(16, vec![0x11, 0x22, 0x33, 0x44])];
-    let (cmd_sn, exp_stat_sn, task_tag, lun) = (sn(9), sn(8), 0x1122_3344, lun());
-    let with = |mut more: Vec<(usize, Vec<u8>)>| {
-        more.extend(numbers());
-        more.extend(tag());
-        more
-    };
+/// A PDU with the bytes that differ from 0, as (offset, bytes).
+type Layout<T> = (T, Vec<(usize, Vec<u8>)>);
+
+const TAG: u32 = 0x1122_3344;
+
+/// The bytes of [`TAG`], and of numbers that the PDUs of one end have in common.
+fn layout<T>(pdu: T, numbers: &[u8], bytes: &[(usize, &[u8])]) -> Layout<T> {
+    let tag: &[u8] = &[0x11, 0x22, 0x33, 0x44];
+    let common = [(16, tag), (24, numbers)];
+    let all = common.iter().chain(bytes).map(|(at, bytes)| (*at, bytes.to_vec()));
+    (pdu, all.collect())
+}
+
+fn request(pdu: Request, bytes: &[(usize, &[u8])]) -> Layout<Request> {
+    layout(pdu, &[0, 0, 0, 9, 0, 0, 0, 8], bytes)
+}
+
+fn scsi_requests() -> [Layout<Request>; 3] {
+    let (cmd_sn, exp_stat_sn, task_tag, lun) = (sn(9), sn(8), TAG, lun());
     let command = ScsiCommand {
         immediate: false,
         is_final: false,
@@ -47,6 +56,23 @@ fn requests() -> Vec<(Request, Vec<(usize, Vec<u8>)>)> {
         exp_stat_sn,
         referenced_cmd_sn: sn(6),
     };
+    let nop = NopOut { immediate: true, lun, task_tag, transfer_tag: NO_TAG, cmd_sn, exp_stat_sn };
+    let third: (usize, &[u8]) = (9, &[3]);
+    [
+        request(
+            Request::Command(command),
+            &[(0, &[1, 0x62]), third, (20, &[1, 2, 3, 4]), (32, &[7; 16])],
+        ),
+        request(
+            Request::Task(task),
+            &[(0, &[0x42, 0x85]), third, (20, &[0, 0, 0, 5]), (32, &[0, 0, 0, 6])],
+        ),
+        request(Request::NopOut(nop), &[(0, &[0x40, 0x80]), third, (20, &[0xff; 4])]),
+    ]
+}
+
+fn session_requests() -> [Layout<Request>; 3] {
+    let (cmd_sn, exp_stat_sn, task_tag, lun) = (sn(9), sn(8), TAG, lun());
     let text = TextRequest {
         immediate: true,
         is_final: false,
@@ -74,50 +100,19 @@ fn requests() -> Vec<(Request, Vec<(usize, Vec<u8>)>)> {
     let reason = LogoutReason::CloseConnection;
     let logout =
         LogoutRequest { immediate: true, reason, task_tag, cid: 0x0809, cmd_sn, exp_stat_sn };
-    let nop = NopOut { immediate: true, lun, task_tag, transfer_tag: NO_TAG, cmd_sn, exp_stat_sn };
-    let third = (9, vec![3]);
-    vec![
-        (
-            Request::Command(command),
-            with(vec![
-                (0, vec![1, 0x62]),
-                third.clone(),
-                (20, vec![1, 2, 3, 4]),
-                (32, vec![7; 16]),
-            ]),
-        ),
-        (
-            Request::Task(task),
-            with(vec![
-                (0, vec![0x42, 0x85]),
-                third.clone(),
-                (20, vec![0, 0, 0, 5]),
-                (32, vec![0, 0, 0, 6]),
-            ]),
-        ),
-        (
-            Request::Text(text),
-            with(vec![(0, vec![0x44, 0x40]), third.clone(), (20, vec![0, 0, 0, 2])]),
-        ),
-        (
+    [
+        request(Request::Text(text), &[(0, &[0x44, 0x40]), (9, &[3]), (20, &[0, 0, 0, 2])]),
+        request(
             Request::Login(login),
-            with(vec![
-                (0, vec![0x43, 0x87]),
-                (8, vec![0x80, 1, 2, 3, 4, 5, 6, 7]),
-                (20, vec![8, 9]),
-            ]),
+            &[(0, &[0x43, 0x87]), (8, &[0x80, 1, 2, 3, 4, 5, 6, 7]), (20, &[8, 9])],
         ),
-        (Request::Logout(logout), with(vec![(0, vec![0x46, 0x81]), (20, vec![8, 9])])),
-        (
-            Request::NopOut(nop),
-            with(vec![(0, vec![0x40, 0x80]), third.clone(), (20, vec![0xff; 4])]),
-        ),
+        request(Request::Logout(logout), &[(0, &[0x46, 0x81]), (20, &[8, 9])]),
     ]
 }
 
 #[test]
 fn requests_lie_where_the_rfc_puts_them() {
-    for (request, bytes) in requests() {
+    for (request, bytes) in scsi_requests().into_iter().chain(session_requests()) {
         let mut expected = Bhs([0; BHS]);
         for (at, bytes) in bytes {
             expected = expected.with(at, &bytes);
@@ -156,10 +151,13 @@ fn data_out_and_snack_have_no_cmd_sn() {
     assert_eq!(Request::parse(&bhs), Ok(Request::Snack(snack)));
 }
 
-/// One response of each kind, with flags and specific bytes.
-fn responses() -> Vec<(Response, Vec<(usize, Vec<u8>)>)> {
+fn response(pdu: Response, bytes: &[(usize, &[u8])]) -> Layout<Response> {
+    layout(pdu, &[0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3], bytes)
+}
+
+fn scsi_responses() -> [Layout<Response>; 3] {
     let (stat_sn, exp_cmd_sn, max_cmd_sn) = (sn(1), sn(2), sn(3));
-    let (task_tag, lun, transfer_tag) = (0x1122_3344, lun(), 9);
+    let (task_tag, lun) = (TAG, lun());
     let scsi = ScsiResponse {
         response: ServiceResponse::Completed,
         status: 2,
@@ -187,7 +185,7 @@ fn responses() -> Vec<(Response, Vec<(usize, Vec<u8>)>)> {
     let r2t = R2t {
         lun,
         task_tag,
-        transfer_tag,
+        transfer_tag: 9,
         stat_sn,
         exp_cmd_sn,
         max_cmd_sn,
@@ -195,6 +193,21 @@ fn responses() -> Vec<(Response, Vec<(usize, Vec<u8>)>)> {
         offset: 5,
         length: 6,
     };
+    let numbers = |last: u8| [0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, last];
+    let (third, none): ((usize, &[u8]), (usize, &[u8])) = ((9, &[3]), (20, &[0xff; 4]));
+    [
+        response(Response::Scsi(scsi), &[(0, &[0x21, 0x92, 0, 2]), (36, &numbers(6))]),
+        response(Response::DataIn(data), &[(0, &[0x25, 0x85]), third, none, (36, &numbers(7))]),
+        response(
+            Response::R2t(r2t),
+            &[(0, &[0x31, 0x80]), third, (20, &[0, 0, 0, 9]), (36, &numbers(6))],
+        ),
+    ]
+}
+
+fn session_responses() -> [Layout<Response>; 6] {
+    let (stat_sn, exp_cmd_sn, max_cmd_sn) = (sn(1), sn(2), sn(3));
+    let (task_tag, lun, transfer_tag) = (TAG, lun(), 9);
     let logout = LogoutResponse {
         response: LogoutResponseCode::RecoveryNotSupported,
         task_tag,
@@ -204,9 +217,6 @@ fn responses() -> Vec<(Response, Vec<(usize, Vec<u8>)>)> {
         wait: 2,
         retain: 20,
     };
-    let reason = RejectReason::ProtocolError;
-    let reject = Reject { reason, stat_sn, exp_cmd_sn, max_cmd_sn, data_sn: sn(4) };
-    let event = AsyncEvent::ConnectionDrop { cid: 1, wait: 2, retain: 3 };
     let text = TextResponse {
         is_final: false,
         more: true,
@@ -217,76 +227,36 @@ fn responses() -> Vec<(Response, Vec<(usize, Vec<u8>)>)> {
         exp_cmd_sn,
         max_cmd_sn,
     };
-    let response = TaskResponse::TaskDoesNotExist;
-    let three = vec![0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3];
-    let tag = vec![0x11, 0x22, 0x33, 0x44];
-    let with = |mut more: Vec<(usize, Vec<u8>)>| {
-        more.extend([(24, three.clone()), (16, tag.clone())]);
-        more
+    let task = TaskManagementResponse {
+        response: TaskResponse::TaskDoesNotExist,
+        task_tag,
+        stat_sn,
+        exp_cmd_sn,
+        max_cmd_sn,
     };
-    let word = |low: u8| vec![0, 0, 0, low];
-    vec![
-        (
-            Response::Scsi(scsi),
-            with(vec![(0, vec![0x21, 0x92, 0, 2]), (36, word(4)), (40, word(5)), (44, word(6))]),
-        ),
-        (
-            Response::DataIn(data),
-            with(vec![
-                (0, vec![0x25, 0x85]),
-                (9, vec![3]),
-                (20, vec![0xff; 4]),
-                (36, word(4)),
-                (40, word(5)),
-                (44, word(7)),
-            ]),
-        ),
-        (
-            Response::R2t(r2t),
-            with(vec![
-                (0, vec![0x31, 0x80]),
-                (9, vec![3]),
-                (20, word(9)),
-                (36, word(4)),
-                (40, word(5)),
-                (44, word(6)),
-            ]),
-        ),
-        (Response::Logout(logout), with(vec![(0, vec![0x26, 0x80, 2]), (40, vec![0, 2, 0, 20])])),
-        (Response::Text(text), with(vec![(0, vec![0x24, 0x40]), (9, vec![3]), (20, word(9))])),
-        (
-            Response::Task(TaskManagementResponse {
-                response,
-                task_tag,
-                stat_sn,
-                exp_cmd_sn,
-                max_cmd_sn,
-            }),
-            with(vec![(0, vec![0x22, 0x80, 1])]),
-        ),
-        (
-            Response::NopIn(NopIn { lun, task_tag, transfer_tag, stat_sn, exp_cmd_sn, max_cmd_sn }),
-            with(vec![(0, vec![0x20, 0x80]), (9, vec![3]), (20, word(9))]),
-        ),
-        (
-            Response::Reject(reject),
-            vec![(0, vec![0x3f, 0x80, 4]), (16, vec![0xff; 4]), (24, three.clone()), (36, word(4))],
-        ),
-        (
-            Response::Async(AsyncMessage { event, stat_sn, exp_cmd_sn, max_cmd_sn }),
-            vec![
-                (0, vec![0x32, 0x80]),
-                (16, vec![0xff; 4]),
-                (24, three.clone()),
-                (36, vec![2, 0, 0, 1, 0, 2, 0, 3]),
-            ],
+    let nop = NopIn { lun, task_tag, transfer_tag, stat_sn, exp_cmd_sn, max_cmd_sn };
+    let reason = RejectReason::ProtocolError;
+    let reject = Reject { reason, stat_sn, exp_cmd_sn, max_cmd_sn, data_sn: sn(4) };
+    let event = AsyncEvent::ConnectionDrop { cid: 1, wait: 2, retain: 3 };
+    let message = AsyncMessage { event, stat_sn, exp_cmd_sn, max_cmd_sn };
+    let (third, nine): ((usize, &[u8]), (usize, &[u8])) = ((9, &[3]), (20, &[0, 0, 0, 9]));
+    let no_tag: (usize, &[u8]) = (16, &[0xff; 4]);
+    [
+        response(Response::Logout(logout), &[(0, &[0x26, 0x80, 2]), (40, &[0, 2, 0, 20])]),
+        response(Response::Text(text), &[(0, &[0x24, 0x40]), third, nine]),
+        response(Response::Task(task), &[(0, &[0x22, 0x80, 1])]),
+        response(Response::NopIn(nop), &[(0, &[0x20, 0x80]), third, nine]),
+        response(Response::Reject(reject), &[(0, &[0x3f, 0x80, 4]), no_tag, (36, &[0, 0, 0, 4])]),
+        response(
+            Response::Async(message),
+            &[(0, &[0x32, 0x80]), no_tag, (36, &[2, 0, 0, 1, 0, 2, 0, 3])],
         ),
     ]
 }
 
 #[test]
 fn responses_lie_where_the_rfc_puts_them() {
-    for (response, bytes) in responses() {
+    for (response, bytes) in scsi_responses().into_iter().chain(session_responses()) {
         let mut expected = Bhs([0; BHS]);
         for (at, bytes) in bytes {
             expected = expected.with(at, &bytes);

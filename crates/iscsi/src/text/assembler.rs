@@ -24,9 +24,4 @@ impl TextAssembler {
         self.buffer.extend_from_slice(data);
         Ok((!more).then(|| std::mem::take(&mut self.buffer)))
     }
-
-    /// Forgets what is there.
-    pub fn clear(&mut self) {
-        self.buffer = Vec::new();
-    }
 }
