@@ -9,9 +9,9 @@ use crate::secret::ChapSecret;
 use crate::settings::ChapAlgorithm;
 
 /// Longest challenge and response in bytes (RFC 7143 12.1.3).
-pub const MAX_BINARY: usize = 1024;
+pub(crate) const MAX_BINARY: usize = 1024;
 /// Shortest challenge of a peer in bytes that is answered.
-pub const MIN_CHALLENGE: usize = 8;
+pub(crate) const MIN_CHALLENGE: usize = 8;
 
 impl ChapAlgorithm {
     /// The number in CHAP_A.
@@ -25,7 +25,12 @@ impl ChapAlgorithm {
 }
 
 /// The response to a challenge: the digest of identifier, secret and challenge (RFC 1994 4.1).
-pub fn respond(algorithm: ChapAlgorithm, id: u8, secret: &ChapSecret, challenge: &[u8]) -> Vec<u8> {
+pub(crate) fn respond(
+    algorithm: ChapAlgorithm,
+    id: u8,
+    secret: &ChapSecret,
+    challenge: &[u8],
+) -> Vec<u8> {
     fn digest<D: Digest>(parts: [&[u8]; 3]) -> Vec<u8> {
         let mut digest = D::new();
         parts.into_iter().for_each(|part| digest.update(part));
@@ -40,12 +45,12 @@ pub fn respond(algorithm: ChapAlgorithm, id: u8, secret: &ChapSecret, challenge:
 }
 
 /// Whether two values are equal, in a time that depends on their lengths only.
-pub fn is_same(a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn is_same(a: &[u8], b: &[u8]) -> bool {
     a.ct_eq(b).into()
 }
 
 /// Whether two secrets are equal.
-pub fn is_same_secret(a: &ChapSecret, b: &ChapSecret) -> bool {
+pub(crate) fn is_same_secret(a: &ChapSecret, b: &ChapSecret) -> bool {
     is_same(a.bytes(), b.bytes())
 }
 

@@ -6,7 +6,7 @@
 mod negotiation;
 mod rules;
 
-pub use negotiation::KeyNegotiation;
+pub(crate) use negotiation::KeyNegotiation;
 
 #[cfg(test)]
 mod tests;

@@ -73,7 +73,9 @@ mod text;
 mod transmit;
 
 pub use error::{ProtocolError, UsageError};
-pub use initiator::{CommandId, InitiatorCommand, InitiatorConfig, InitiatorEvent};
+pub use initiator::{
+    CommandId, InitiatorCommand, InitiatorConfig, InitiatorConnection, InitiatorEvent,
+};
 pub use lun::Lun;
 pub use name::IscsiName;
 pub use pdu_error::PduError;

@@ -6,9 +6,9 @@ mod assembler;
 mod pairs;
 mod value;
 
-pub use assembler::TextAssembler;
-pub use pairs::{TextWriter, parse};
-pub use value::{binary, boolean, hex, number};
+pub(crate) use assembler::TextAssembler;
+pub(crate) use pairs::{TextWriter, parse, parse_up_to};
+pub(crate) use value::{binary, boolean, hex, number};
 
 #[cfg(test)]
 mod tests;

@@ -107,6 +107,8 @@ pub enum InitiatorEvent {
         command: CommandId,
         /// The outcome.
         response: TaskResponse,
+        /// The commands that are over with it. They have no `Response`.
+        ended: Vec<CommandId>,
     },
     /// The targets that SendTargets found.
     Targets {

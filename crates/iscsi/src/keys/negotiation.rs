@@ -7,7 +7,7 @@ use crate::text::{self, TextWriter};
 
 /// The state of a negotiation of operational keys.
 #[derive(Debug)]
-pub struct KeyNegotiation {
+pub(crate) struct KeyNegotiation {
     session: SessionType,
     settings: KeySettings,
     agreed: SessionParameters,
@@ -29,7 +29,7 @@ fn wrong(key: &str) -> ProtocolError {
 
 impl KeyNegotiation {
     /// A negotiation with these wishes. Lengths out of their range are brought into it.
-    pub fn new(session: SessionType, settings: &KeySettings) -> Self {
+    pub(crate) fn new(session: SessionType, settings: &KeySettings) -> Self {
         Self {
             session,
             settings: settings.clone(),
@@ -41,7 +41,7 @@ impl KeyNegotiation {
     }
 
     /// The agreed values.
-    pub fn agreed(&self) -> SessionParameters {
+    pub(crate) fn agreed(&self) -> SessionParameters {
         let mut agreed = self.agreed.clone();
         // RFC 7143 13.14: FirstBurstLength is not larger than MaxBurstLength.
         agreed.first_burst = agreed.first_burst.min(agreed.max_burst);
@@ -49,7 +49,7 @@ impl KeyNegotiation {
     }
 
     /// Declares MaxRecvDataSegmentLength, the first time.
-    pub fn declare(&mut self, out: &mut TextWriter) {
+    pub(crate) fn declare(&mut self, out: &mut TextWriter) {
         if !std::mem::replace(&mut self.declared, true) {
             let limit = self.settings.max_recv_data_segment;
             let limit = limit.clamp(*LENGTHS.start(), *LENGTHS.end());
@@ -59,7 +59,7 @@ impl KeyNegotiation {
     }
 
     /// Writes the offers of an initiator.
-    pub fn offer(&mut self, out: &mut TextWriter) {
+    pub(crate) fn offer(&mut self, out: &mut TextWriter) {
         out.push(HEADER_DIGEST, self.settings.header_digest.list());
         out.push(DATA_DIGEST, self.settings.data_digest.list());
         self.open.extend([HEADER_DIGEST, DATA_DIGEST]);
@@ -92,7 +92,7 @@ impl KeyNegotiation {
     ///
     /// The value is not one that the key can have, or the key is settled. The login fails (RFC 7143
     /// 7.11); the peer is at fault.
-    pub fn take(
+    pub(crate) fn take(
         &mut self,
         key: &str,
         value: &str,

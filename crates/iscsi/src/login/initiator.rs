@@ -99,6 +99,11 @@ impl InitiatorLogin {
         self.alias.as_ref()
     }
 
+    /// The initiator's part of the session's identifier.
+    pub(crate) fn isid(&self) -> Isid {
+        self.wishes.isid
+    }
+
     /// The first request (RFC 7143 6.3).
     pub(crate) fn start(&mut self) -> InitiatorStep {
         let mut out = TextWriter::default();

@@ -26,9 +26,7 @@ impl TargetConnection {
         }
         if !self.is_full_feature() {
             self.close(CloseReason::LoginTimeout);
-        } else if self.ping.is_some() {
-            self.close(CloseReason::PingTimeout);
-        } else if self.ping(now).is_err() {
+        } else if self.ping.is_some() || self.ping(now).is_err() {
             self.close(CloseReason::PingTimeout);
         }
     }

@@ -3,7 +3,7 @@
 use crate::error::ProtocolError;
 
 /// Most pairs of a text.
-pub const MAX_PAIRS: usize = 64;
+pub(crate) const MAX_PAIRS: usize = 64;
 /// Longest key in bytes (RFC 7143 6.1).
 const MAX_KEY: usize = 63;
 
@@ -12,7 +12,16 @@ const MAX_KEY: usize = 63;
 /// # Errors
 ///
 /// A pair is malformed, or there are more than [`MAX_PAIRS`]; the peer is at fault.
-pub fn parse(text: &[u8]) -> Result<Vec<(&str, &str)>, ProtocolError> {
+pub(crate) fn parse(text: &[u8]) -> Result<Vec<(&str, &str)>, ProtocolError> {
+    parse_up_to(text, MAX_PAIRS)
+}
+
+/// Takes a text of at most that many pairs apart.
+///
+/// # Errors
+///
+/// As [`parse`].
+pub(crate) fn parse_up_to(text: &[u8], most: usize) -> Result<Vec<(&str, &str)>, ProtocolError> {
     let wrong = |what| Err(ProtocolError::Text(what));
     let mut pairs = Vec::new();
     // Zeros at the end are padding of senders that count it in.
@@ -23,8 +32,8 @@ pub fn parse(text: &[u8]) -> Result<Vec<(&str, &str)>, ProtocolError> {
         if key.is_empty() || key.len() > MAX_KEY || !key.chars().all(is_legal) {
             return wrong("a key is malformed");
         }
-        if pairs.len() == MAX_PAIRS {
-            return wrong("it has more than 64 pairs");
+        if pairs.len() == most {
+            return wrong("it has too many pairs");
         }
         pairs.push((key, value));
     }
@@ -36,20 +45,20 @@ pub fn parse(text: &[u8]) -> Result<Vec<(&str, &str)>, ProtocolError> {
 
 /// Writes pairs.
 #[derive(Debug, Default)]
-pub struct TextWriter {
+pub(crate) struct TextWriter {
     buffer: Vec<u8>,
 }
 
 impl TextWriter {
     /// Adds a pair.
-    pub fn push(&mut self, key: &str, value: &str) {
+    pub(crate) fn push(&mut self, key: &str, value: &str) {
         for part in [key, "=", value, "\0"] {
             self.buffer.extend_from_slice(part.as_bytes());
         }
     }
 
     /// The text.
-    pub fn finish(self) -> Vec<u8> {
+    pub(crate) fn finish(self) -> Vec<u8> {
         self.buffer
     }
 }

@@ -3,7 +3,7 @@
 use base64ct::{Base64, Base64Unpadded, Encoding};
 
 /// A numerical value, decimal or hexadecimal.
-pub fn number(text: &str) -> Option<u32> {
+pub(crate) fn number(text: &str) -> Option<u32> {
     let (digits, radix) = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         Some(digits) => (digits, 16),
         None => (text, 10),
@@ -13,7 +13,7 @@ pub fn number(text: &str) -> Option<u32> {
 }
 
 /// A boolean value.
-pub fn boolean(text: &str) -> Option<bool> {
+pub(crate) fn boolean(text: &str) -> Option<bool> {
     match text {
         "Yes" => Some(true),
         "No" => Some(false),
@@ -22,7 +22,7 @@ pub fn boolean(text: &str) -> Option<bool> {
 }
 
 /// A large binary value of at most `most` bytes: `0x` with hexadecimal digits, or `0b` with base64.
-pub fn binary(text: &str, most: usize) -> Option<Vec<u8>> {
+pub(crate) fn binary(text: &str, most: usize) -> Option<Vec<u8>> {
     let (form, digits) = text.split_at_checked(2)?;
     if digits.is_empty() || digits.len() > 2 * most + 4 {
         return None;
@@ -49,7 +49,7 @@ fn unhex(digits: &str) -> Option<Vec<u8>> {
 }
 
 /// `0x` and hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
     let digits = bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
     "0x".chars().chain(digits).collect()
