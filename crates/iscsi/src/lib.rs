@@ -27,9 +27,10 @@
 //!   `send_data(task, pieces)` for data-in as soon as a part is read. `complete(task, Completion)`
 //!   ends the command; it may carry the last data-in.
 //! * [`TargetEvent::TaskManagement`]: `abort(task)` each task that is meant, then
-//!   `finish_task_management(request, response)`. `tasks_of(Some(lun))` lists those of the connection.
+//!   `finish_task_management(request, response)`. `tasks_of(Some(lun))` lists the tasks of the
+//!   connection on a logical unit.
 //! * [`TargetEvent::SendTargets`]: `answer_send_targets(request, &records)`.
-//! * At any time: `ping(now)`, `send_async(event, sense)`.
+//! * At any time: `ping(now)`, `send_async(event, &sense)`.
 //!
 //! # An initiator's shell
 //!

@@ -9,7 +9,8 @@
 //! `fuzz/Cargo.toml`, and some seeds in `fuzz/corpus/NAME/`.
 //!
 //! ```text layers
-//! call_slots dhcp fragments frame_input ipv6_link scsi_commands tcp_sequence: the targets
+//! call_slots dhcp fragments frame_input ipv6_link iscsi_initiator iscsi_target scsi_commands
+//!   tcp_sequence: the targets
 //! memory: buffers of a stack in private memory
 //! packet: packets and their checksums
 //! ```
@@ -21,6 +22,8 @@ pub mod dhcp;
 pub mod fragments;
 pub mod frame_input;
 pub mod ipv6_link;
+pub mod iscsi_initiator;
+pub mod iscsi_target;
 mod memory;
 mod packet;
 pub mod scsi_commands;
@@ -36,6 +39,8 @@ pub const TARGETS: &[Target] = &[
     ("fragments", fragments::run),
     ("frame_input", frame_input::run),
     ("ipv6_link", ipv6_link::run),
+    ("iscsi_initiator", iscsi_initiator::run),
+    ("iscsi_target", iscsi_target::run),
     ("scsi_commands", scsi_commands::run),
     ("tcp_sequence", tcp_sequence::run),
 ];

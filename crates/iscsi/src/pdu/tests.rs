@@ -194,7 +194,8 @@ fn scsi_responses() -> [Layout<Response>; 3] {
         length: 6,
     };
     let numbers = |last: u8| [0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, last];
-    let (third, none): ((usize, &[u8]), (usize, &[u8])) = ((9, &[3]), (20, &[0xff; 4]));
+    let third: (usize, &[u8]) = (9, &[3]);
+    let none: (usize, &[u8]) = (20, &[0xff; 4]);
     [
         response(Response::Scsi(scsi), &[(0, &[0x21, 0x92, 0, 2]), (36, &numbers(6))]),
         response(Response::DataIn(data), &[(0, &[0x25, 0x85]), third, none, (36, &numbers(7))]),
@@ -239,7 +240,8 @@ fn session_responses() -> [Layout<Response>; 6] {
     let reject = Reject { reason, stat_sn, exp_cmd_sn, max_cmd_sn, data_sn: sn(4) };
     let event = AsyncEvent::ConnectionDrop { cid: 1, wait: 2, retain: 3 };
     let message = AsyncMessage { event, stat_sn, exp_cmd_sn, max_cmd_sn };
-    let (third, nine): ((usize, &[u8]), (usize, &[u8])) = ((9, &[3]), (20, &[0, 0, 0, 9]));
+    let third: (usize, &[u8]) = (9, &[3]);
+    let nine: (usize, &[u8]) = (20, &[0, 0, 0, 9]);
     let no_tag: (usize, &[u8]) = (16, &[0xff; 4]);
     [
         response(Response::Logout(logout), &[(0, &[0x26, 0x80, 2]), (40, &[0, 2, 0, 20])]),

@@ -220,7 +220,10 @@ impl TargetConnection {
 
     /// Queues R2Ts, as far as the initiator and the budget allow (RFC 7143 11.8, 13.17).
     pub(super) fn ask_for_data(&mut self) {
-        let budget = self.config.data_out_budget.max(self.parameters.max_burst);
+        // An initiator that leaves MaxBurstLength out has the default, which may be longer than the
+        // target's wish. A target may ask for less than a burst (RFC 7143 11.8.5).
+        let max_burst = self.parameters.max_burst.min(self.config.keys.max_burst).max(512);
+        let budget = self.config.data_out_budget.max(max_burst);
         let most = usize::from(self.parameters.max_outstanding_r2t);
         while let Some(tag) = self.r2t_waiters.front().copied() {
             let Some(task) = self.tasks.get_mut(&tag) else {
@@ -233,7 +236,7 @@ impl TargetConnection {
                 self.r2t_waiters.pop_front();
                 continue;
             };
-            let step = (*length).min(self.parameters.max_burst);
+            let step = (*length).min(max_burst);
             if self.solicited + step > budget {
                 break;
             }

@@ -6,9 +6,17 @@ use crate::settings::KeySettings;
 
 /// How a connection of a target behaves.
 ///
-/// The connection's memory for data of the initiator is at most
-/// `(queue_depth + max_immediate) × first_burst + data_out_budget + max_recv_data_segment` bytes,
-/// plus the pieces of input that those bytes lie in: at most eight times as much.
+/// The connection's memory for bytes of the initiator is at most the sum of
+///
+/// * `(queue_depth + 2 × max_immediate) × max(first_burst, max_recv_data_segment)`: unsolicited data
+///   of commands, requests that wait for their turn, answers to pings; an initiator that does not
+///   offer FirstBurstLength has the RFC's default of 65,536 as `first_burst`;
+/// * `max(data_out_budget, max_burst)`: data that R2Ts asked for;
+/// * `max_recv_data_segment` + 2 KiB: a PDU that is not complete;
+/// * 16 KiB: a text that is not complete.
+///
+/// A payload of at least an eighth of a piece of input stays in that piece. So pieces of input may
+/// take up to eight times as much.
 #[derive(Debug, Clone)]
 pub struct TargetConfig {
     /// The operational keys that the target would like.

@@ -178,13 +178,23 @@ impl TargetConnection {
         self.tasks.len()
     }
 
-    /// Bytes of data-out that the connection holds or has asked for, and of unfinished PDUs.
+    /// Bytes of the initiator that the connection holds, and those that it has asked for. The bound
+    /// is in the documentation of [`TargetConfig`].
     pub fn held_bytes(&self) -> usize {
         let tasks = self.tasks.values().map(|task| {
             let bursts = task.bursts.iter().map(|burst| burst.length as usize);
             task.data.iter().map(Bytes::len).sum::<usize>() + bursts.sum::<usize>()
         });
-        tasks.sum::<usize>() + self.decoder.held()
+        let answers = self.answers.iter().map(|answer| match answer {
+            AnswerOutput::Nop(_, data) => data.len(),
+            _ => 0,
+        });
+        let text = self.text.as_ref().map_or(0, |text| text.assembler.held());
+        tasks.sum::<usize>()
+            + answers.sum::<usize>()
+            + self.window.held()
+            + text
+            + self.decoder.held()
     }
 
     /// ExpCmdSN and MaxCmdSN as they would be sent now.

@@ -82,6 +82,15 @@ impl CommandWindow {
         self.max = self.max.next();
     }
 
+    /// Bytes of payload that wait.
+    pub(super) fn held(&self) -> usize {
+        let held = self.waiting.iter().flatten().map(|pending| match pending {
+            Pending::Text(_, data) | Pending::Nop(_, data) => data.len(),
+            _ => 0,
+        });
+        held.sum()
+    }
+
     /// Forgets what waits.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();

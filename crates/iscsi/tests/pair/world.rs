@@ -32,6 +32,7 @@ pub(crate) struct World {
     random: Random,
     pub(crate) initiator: InitiatorConnection,
     target: TargetConnection,
+    settings: TargetConfig,
     pub(crate) disk: Disk,
     model: Vec<u8>,
     to_target: BytesMut,
@@ -68,6 +69,7 @@ impl World {
         Self {
             initiator: InitiatorConnection::new(initiator, Duration::ZERO, secret)
                 .expect("sound settings"),
+            settings: target.clone(),
             target: TargetConnection::new(target, Duration::ZERO, random.bytes()),
             random,
             disk: Disk::new(REGION * REGIONS, name("iqn.2001-04.com.example:disks")),
@@ -132,13 +134,13 @@ impl World {
 
     /// The sum in the documentation of [`TargetConfig`].
     fn check_bound(&self) {
-        let config = target_config(&KeySettings::default());
+        let config = &self.settings;
         let parameters = self.target.parameters();
-        let open = usize::from(config.queue_depth) + usize::from(config.max_immediate);
-        let bound = open * parameters.first_burst as usize
-            + (config.data_out_budget.max(parameters.max_burst)) as usize
+        let open = usize::from(config.queue_depth) + 2 * usize::from(config.max_immediate);
+        let bound = open * parameters.first_burst.max(parameters.receive_limit) as usize
+            + config.data_out_budget.max(config.keys.max_burst) as usize
             + parameters.receive_limit as usize
-            + 4096;
+            + (18 << 10);
         assert!(self.target.held_bytes() <= bound, "{} bytes", self.target.held_bytes());
     }
 

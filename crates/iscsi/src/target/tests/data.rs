@@ -101,6 +101,22 @@ fn the_budget_bounds_open_r2ts() {
     }
 }
 
+/// An initiator that does not offer MaxBurstLength has the default of 262,144.
+#[test]
+fn a_burst_is_not_longer_than_the_target_wishes() {
+    let mut config = TargetConfig { data_out_budget: 2048, ..config() };
+    config.keys.max_burst = 2048;
+    let mut wire = Wire::log_in_with(config, "InitialR2T=Yes\0");
+    assert_eq!(wire.target.parameters().max_burst, 262_144);
+    let command = wire.write(1, 5000, true);
+    wire.send(&Request::Command(command), b"");
+    let task = wire.command().task;
+    wire.target.request_data(task, 0, 5000).expect("in range");
+    let (_, offset, length, _) = r2t(&mut wire);
+    assert_eq!((offset, length), (0, 2048));
+    assert!(wire.try_response().is_none());
+}
+
 #[test]
 fn data_pdus_come_in_any_order_if_agreed() {
     let mut settings = config();
@@ -263,10 +279,10 @@ fn residuals_are_those_of_the_command_block() {
         let command = wire.read(1, expected);
         wire.send(&Request::Command(command), b"");
         let task = wire.command().task;
-        let data = vec![Bytes::from(vec![1; has])];
+        let data = vec![Bytes::from(pattern(has))];
         wire.target.complete(task, Completion { data, ..Completion::default() }).expect("open");
         let (response, data) = wire.response();
-        assert_eq!(data.len(), has.min(expected as usize));
+        assert_eq!(data, pattern(has)[..has.min(expected as usize)]);
         match response {
             Response::DataIn(pdu) => assert_eq!(pdu.status, Some((0, residual))),
             Response::Scsi(status) => assert_eq!(status.residual, residual),

@@ -100,7 +100,7 @@ fn a_flood_stops_the_input() {
 }
 
 /// The bound of [`crate::target::TargetConfig`] for the settings of these tests.
-const BOUND: usize = (4 + 4) * 4096 + (16 << 20) + 262_144 + 8192;
+const BOUND: usize = (4 + 8) * 262_144 + (16 << 20) + 262_144 + (18 << 10);
 
 proptest! {
     #[test]
