@@ -22,3 +22,6 @@ pub use crate::login::LoginStages;
 pub use config::InitiatorConfig;
 pub use connection::InitiatorConnection;
 pub use event::{CommandId, DiscoveredTarget, Ending, InitiatorCommand, InitiatorEvent};
+
+#[cfg(test)]
+mod tests;

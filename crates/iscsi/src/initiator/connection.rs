@@ -182,12 +182,19 @@ impl InitiatorConnection {
             return;
         }
         self.phase = InitiatorPhase::Closed;
+        self.forget_secrets();
         self.urgent.clear();
         self.runs.clear();
         self.queue.clear();
         self.open.clear();
         self.tags.clear();
         self.events.push_back(InitiatorEvent::Closed(ending));
+    }
+
+    /// The login is over: its secrets are overwritten.
+    pub(super) fn forget_secrets(&mut self) {
+        self.config.chap = None;
+        self.login.forget_secrets();
     }
 
     /// A task tag that no open request has.

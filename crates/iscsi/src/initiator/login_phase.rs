@@ -51,6 +51,7 @@ impl InitiatorConnection {
     pub(super) fn begin(&mut self, tsih: u16) {
         self.phase = InitiatorPhase::FullFeature;
         self.parameters = self.login.agreed();
+        self.forget_secrets();
         let limit = self.parameters.receive_limit;
         self.decoder.set(limit, self.parameters.header_digest, self.parameters.data_digest);
         self.events.push_back(InitiatorEvent::LoggedIn {

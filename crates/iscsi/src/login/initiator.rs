@@ -87,6 +87,12 @@ impl InitiatorLogin {
         }
     }
 
+    /// The login is over: its secrets are overwritten.
+    pub(crate) fn forget_secrets(&mut self) {
+        self.wishes.chap = None;
+        self.authentication.forget();
+    }
+
     pub(crate) fn agreed(&self) -> SessionParameters {
         self.keys.agreed()
     }

@@ -33,6 +33,11 @@ impl InitiatorAuthentication {
         Self { policy, progress: ProofProgress::Offered, id, challenge }
     }
 
+    /// Overwrites the secrets.
+    pub(super) fn forget(&mut self) {
+        self.policy = None;
+    }
+
     /// Whether the target is to prove itself.
     fn is_mutual(&self) -> bool {
         self.policy.as_ref().is_some_and(|policy| policy.target.is_some())

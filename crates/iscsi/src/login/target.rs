@@ -65,6 +65,11 @@ impl TargetLogin {
         self.info.as_ref()
     }
 
+    /// The login is over: its secrets are overwritten.
+    pub(crate) fn forget_secrets(&mut self) {
+        self.authentication.forget();
+    }
+
     /// The agreed values.
     pub(crate) fn agreed(&self) -> SessionParameters {
         self.keys.as_ref().map(KeyNegotiation::agreed).unwrap_or_default()

@@ -84,6 +84,11 @@ impl TargetAuthentication {
         (!same).then_some(())
     }
 
+    /// Overwrites the secrets.
+    pub(super) fn forget(&mut self) {
+        self.policy = None;
+    }
+
     /// Whether the login may go on without the security stage, or has passed it.
     pub(super) fn may_be_skipped(&self) -> bool {
         self.policy.is_none() || self.progress == Progress::Done

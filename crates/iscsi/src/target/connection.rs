@@ -208,6 +208,7 @@ impl TargetConnection {
             return;
         }
         self.drop_all();
+        self.login.forget_secrets();
         self.phase = TargetPhase::Closed;
         self.events.push_back(TargetEvent::Closed(reason));
     }

@@ -82,6 +82,7 @@ impl TargetConnection {
         self.phase = TargetPhase::FullFeature;
         self.respond_login(current, Some(Stage::FullFeature), tsih, text);
         self.parameters = self.login.agreed();
+        self.login.forget_secrets();
         let limit = self.parameters.receive_limit;
         // RFC 7143 13.1: digests hold from the first PDU of the full feature phase on.
         self.decoder.set(limit, self.parameters.header_digest, self.parameters.data_digest);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use iscsi::pdu::{TaskFunction, TaskResponse};
 use iscsi::target::{
-    Completion, LoginAnswer, TargetCommand, TargetConnection, TargetEvent, TargetRecord,
+    Completion, LoginAnswer, LoginInfo, TargetCommand, TargetConnection, TargetEvent, TargetRecord,
 };
 use iscsi::{IscsiName, TaskId};
 
@@ -24,6 +24,8 @@ pub(crate) struct Disk {
     pub(crate) answer: LoginAnswer,
     pub(crate) record: TargetRecord,
     pub(crate) is_closed: bool,
+    /// Who logged in first: a session that replaces another has the same identifiers.
+    session: Option<LoginInfo>,
     writes: BTreeMap<TaskId, Write>,
     /// Commands that the disk ends later.
     slow: Vec<TargetCommand>,
@@ -40,9 +42,16 @@ impl Disk {
             answer: LoginAnswer::Allow { chap: None, alias: None },
             record: TargetRecord { name, addresses: vec!["10.0.0.1:3260,1".to_owned()] },
             is_closed: false,
+            session: None,
             writes: BTreeMap::new(),
             slow: Vec::new(),
         }
+    }
+
+    /// The session is replaced: its commands are over.
+    pub(crate) fn end_session(&mut self) {
+        self.writes.clear();
+        self.slow.clear();
     }
 
     /// Does what the connection's events ask for.
@@ -59,7 +68,8 @@ impl Disk {
     fn take(&mut self, target: &mut TargetConnection, event: TargetEvent, random: &mut Random) {
         match event {
             TargetEvent::Login(_) => target.answer_login(self.answer.clone()).expect("asked"),
-            TargetEvent::SessionReady(_) => {
+            TargetEvent::SessionReady(info) => {
+                assert_eq!(self.session.get_or_insert(info.clone()), &info);
                 target.accept_session(Duration::ZERO, 77).expect("asked");
             }
             TargetEvent::Command(command) => self.start(target, command, random),

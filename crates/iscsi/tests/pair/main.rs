@@ -65,6 +65,20 @@ fn many_commands_over_a_small_window() {
 }
 
 #[test]
+fn commands_survive_lost_connections() {
+    let mut reconnections = 0;
+    for seed in 0..40 {
+        let choice = seed as u32 & 0x7f;
+        let mut world = World::connect(seed, &settings(choice, BURSTS[1]), LoginStages::Both);
+        world.cuts = 150;
+        world.run_commands(60);
+        reconnections += world.reconnections;
+        world.log_out();
+    }
+    assert!(reconnections > 40, "{reconnections} connections were lost");
+}
+
+#[test]
 fn sessions_with_default_keys_work() {
     for stages in [LoginStages::Operational, LoginStages::Security] {
         let mut world = World::connect(7, &KeySettings::default(), stages);

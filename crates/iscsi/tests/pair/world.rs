@@ -26,6 +26,8 @@ struct Open {
     /// What a read is to find, and what it found.
     read: Option<(Vec<u8>, Vec<u8>)>,
     is_aborted: bool,
+    /// To be submitted again.
+    command: InitiatorCommand,
 }
 
 pub(crate) struct World {
@@ -42,6 +44,10 @@ pub(crate) struct World {
     pub(crate) ending: Option<Ending>,
     pub(crate) events: Vec<InitiatorEvent>,
     done: usize,
+    /// One in so many steps cuts the connection; 0: none does.
+    pub(crate) cuts: usize,
+    pub(crate) reconnections: usize,
+    wishes: InitiatorConfig,
 }
 
 pub(crate) fn initiator_config(keys: &KeySettings, stages: LoginStages) -> InitiatorConfig {
@@ -66,6 +72,7 @@ impl World {
     pub(crate) fn new(seed: u64, initiator: InitiatorConfig, target: TargetConfig) -> Self {
         let mut random = Random::new(seed);
         let secret = random.bytes();
+        let wishes = initiator.clone();
         Self {
             initiator: InitiatorConnection::new(initiator, Duration::ZERO, secret)
                 .expect("sound settings"),
@@ -81,6 +88,9 @@ impl World {
             ending: None,
             events: Vec::new(),
             done: 0,
+            cuts: 0,
+            reconnections: 0,
+            wishes,
         }
     }
 
@@ -164,6 +174,9 @@ impl World {
             if self.random.below(40) == 0 {
                 self.abort_a_read();
             }
+            if self.cuts > 0 && self.random.below(self.cuts) == 0 {
+                self.reconnect();
+            }
             idle = if self.step() || submitted < end { 0 } else { idle + 1 };
             assert!(idle < 1000, "{} of {end} commands are done: {:?}", self.done, self.ending);
         }
@@ -196,9 +209,31 @@ impl World {
             command.expected_in = length as u32;
             read = Some((self.model[start..start + length].to_vec(), vec![0; length]));
         }
-        let id = self.initiator.submit(command).expect("room");
-        self.open.insert(id, Open { region, start, read, is_aborted: false });
+        let id = self.initiator.submit(command.clone()).expect("room");
+        self.open.insert(id, Open { region, start, read, is_aborted: false, command });
         true
+    }
+
+    /// The connection is lost, with what is in the pipe. A new one replaces the session, and the
+    /// initiator submits again what is open (RFC 7143 6.3.5).
+    fn reconnect(&mut self) {
+        self.reconnections += 1;
+        self.to_target.clear();
+        self.to_initiator.clear();
+        self.disk.end_session();
+        let (wishes, settings) = (self.wishes.clone(), self.settings.clone());
+        let made = InitiatorConnection::new(wishes, Duration::ZERO, self.random.bytes());
+        self.initiator = made.expect("sound settings");
+        self.target = TargetConnection::new(settings, Duration::ZERO, self.random.bytes());
+        self.aborts.clear();
+        let open = std::mem::take(&mut self.open);
+        self.settle();
+        assert!(self.initiator.is_full_feature());
+        for (_, mut open) in open {
+            open.is_aborted = false;
+            let id = self.initiator.submit(open.command.clone()).expect("room");
+            self.open.insert(id, open);
+        }
     }
 
     fn abort_a_read(&mut self) {
