@@ -40,6 +40,67 @@
 //! * After [`InitiatorEvent::Closed`] the shell connects again with the same ISID and submits again
 //!   what is open.
 //!
+//! A connection may end while the shell still has its events and commands. Then calls give
+//! [`UsageError::UnknownRequest`] or [`UsageError::WrongPhase`], and change nothing.
+//!
+//! # Both ends in one program
+//!
+//! ```
+//! use std::time::Duration;
+//! use bytes::Bytes;
+//! use iscsi::initiator::{InitiatorCommand, InitiatorConfig, InitiatorConnection, InitiatorEvent};
+//! use iscsi::pdu::Isid;
+//! use iscsi::target::{Completion, LoginAnswer, TargetConfig, TargetConnection, TargetEvent};
+//!
+//! let now = Duration::ZERO;
+//! let (own, disks) = ("iqn.2001-04.com.example:me", "iqn.2001-04.com.example:disks");
+//! let isid = Isid::random([1, 2, 3, 4, 5]);
+//! let config = InitiatorConfig::new(own.parse().unwrap(), Some(disks.parse().unwrap()), isid);
+//! // A program takes random bytes from the system.
+//! let mut initiator = InitiatorConnection::new(config, now, [1; 64]).unwrap();
+//! let mut target = TargetConnection::new(TargetConfig::default(), now, [2; 64]);
+//! let mut found = Vec::new();
+//! let mut done = false;
+//! while !done {
+//!     while let Some(pdu) = initiator.poll_transmit() {
+//!         let mut bytes: Bytes = pdu.into_pieces().flatten().collect();
+//!         target.handle_bytes(now, &mut bytes);
+//!     }
+//!     while let Some(event) = target.poll_event() {
+//!         match event {
+//!             TargetEvent::Login(_) => {
+//!                 let answer = LoginAnswer::Allow { chap: None, alias: None };
+//!                 target.answer_login(answer).unwrap();
+//!             }
+//!             TargetEvent::SessionReady(_) => target.accept_session(now, 1).unwrap(),
+//!             TargetEvent::Command(command) => {
+//!                 let data = vec![Bytes::from_static(b"what the disk has")];
+//!                 let completion = Completion { data, ..Completion::default() };
+//!                 target.complete(command.task, completion).unwrap();
+//!             }
+//!             _ => {}
+//!         }
+//!     }
+//!     while let Some(pdu) = target.poll_transmit() {
+//!         let mut bytes: Bytes = pdu.into_pieces().flatten().collect();
+//!         initiator.handle_bytes(now, &mut bytes);
+//!     }
+//!     while let Some(event) = initiator.poll_event() {
+//!         match event {
+//!             InitiatorEvent::LoggedIn { .. } => {
+//!                 let cdb = Bytes::from_static(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0]);
+//!                 let command = InitiatorCommand { cdb, expected_in: 17, ..Default::default() };
+//!                 initiator.submit(command).unwrap();
+//!             }
+//!             InitiatorEvent::DataIn { data, .. } => found.extend_from_slice(&data),
+//!             InitiatorEvent::Response { status, .. } => done = status == 0,
+//!             _ => {}
+//!         }
+//!     }
+//! }
+//! assert_eq!(found, b"what the disk has");
+//! ```
+//!
 //! # Modules
 //!
 //! ```text layers

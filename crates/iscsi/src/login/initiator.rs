@@ -162,10 +162,11 @@ impl InitiatorLogin {
         if self.responses > MAX_RESPONSES {
             return wrong("it has more than 64 responses");
         }
-        if response.isid != self.wishes.isid {
+        // Of a refusal, only the status counts: tgt leaves all else out.
+        let refused = response.status != LoginStatus::Success;
+        if !refused && response.isid != self.wishes.isid {
             return wrong("a response names another session");
         }
-        let refused = response.status != LoginStatus::Success;
         if !refused && (response.current != self.stage || response.version_active != 0) {
             return wrong("a response is in the wrong stage or version");
         }

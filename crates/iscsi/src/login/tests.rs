@@ -367,6 +367,7 @@ fn refusals_and_redirections_reach_the_initiator() {
         Ok(InitiatorStep::Redirected { address, permanent: true })
     );
     moved.status = LoginStatus::NotFound;
+    moved.isid = Isid([0; 6]);
     let refused = Ok(InitiatorStep::Refused(LoginStatus::NotFound));
     assert_eq!(initiator.handle(&moved, b""), refused);
     let mut target = target();

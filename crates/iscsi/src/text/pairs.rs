@@ -50,8 +50,9 @@ pub(crate) struct TextWriter {
 }
 
 impl TextWriter {
-    /// Adds a pair.
+    /// Adds a pair. A zero byte would begin another pair, so the value ends before it.
     pub(crate) fn push(&mut self, key: &str, value: &str) {
+        let value = value.split('\0').next().unwrap_or_default();
         for part in [key, "=", value, "\0"] {
             self.buffer.extend_from_slice(part.as_bytes());
         }

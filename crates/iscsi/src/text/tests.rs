@@ -7,9 +7,11 @@ fn pairs_are_written_and_read() {
     let mut writer = TextWriter::default();
     writer.push("HeaderDigest", "CRC32C,None");
     writer.push("CHAP_A", "");
+    writer.push("TargetAlias", "a\0SendTargets=All");
     let text = writer.finish();
-    assert_eq!(text, b"HeaderDigest=CRC32C,None\0CHAP_A=\0");
-    assert_eq!(parse(&text), Ok(vec![("HeaderDigest", "CRC32C,None"), ("CHAP_A", "")]));
+    assert_eq!(text, b"HeaderDigest=CRC32C,None\0CHAP_A=\0TargetAlias=a\0");
+    let pairs = [("HeaderDigest", "CRC32C,None"), ("CHAP_A", ""), ("TargetAlias", "a")];
+    assert_eq!(parse(&text), Ok(pairs.to_vec()));
     assert_eq!(parse(b"a=b=c\0\0\0"), Ok(vec![("a", "b=c")]));
     assert_eq!(parse(b""), Ok(vec![]));
 }
