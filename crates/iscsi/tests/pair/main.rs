@@ -64,18 +64,33 @@ fn many_commands_over_a_small_window() {
     }
 }
 
-#[test]
-fn commands_survive_lost_connections() {
+/// Runs commands over connections that are lost; how many were lost.
+fn lose_connections(seeds: std::ops::Range<u64>) -> usize {
     let mut reconnections = 0;
-    for seed in 0..40 {
+    for seed in seeds {
         let choice = seed as u32 & 0x7f;
-        let mut world = World::connect(seed, &settings(choice, BURSTS[1]), LoginStages::Both);
+        let burst = BURSTS[(seed >> 7) as usize % 3];
+        let mut world = World::connect(seed, &settings(choice, burst), LoginStages::Both);
         world.cuts = 150;
         world.run_commands(60);
         reconnections += world.reconnections;
         world.log_out();
     }
-    assert!(reconnections > 40, "{reconnections} connections were lost");
+    reconnections
+}
+
+#[test]
+fn commands_survive_lost_connections() {
+    let reconnections = lose_connections(0..150);
+    assert!(reconnections > 150, "{reconnections} connections were lost");
+}
+
+/// Ten seconds: `cargo test -p tasuki-iscsi --test pair -- --ignored`.
+#[test]
+#[ignore = "it takes ten seconds"]
+fn commands_survive_lost_connections_in_many_worlds() {
+    let reconnections = lose_connections(0..10_000);
+    assert!(reconnections > 10_000, "{reconnections} connections were lost");
 }
 
 #[test]
