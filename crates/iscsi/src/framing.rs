@@ -1,4 +1,4 @@
-//! PDUs out of a stream of bytes, and back (RFC 7143 4.2.2.3, 11.1, 11.2).
+//! PDUs out of a stream of bytes, and back (RFC 7143 11.1, 11.2).
 //!
 //! A [`Decoder`] takes pieces of a stream. It bounds what it keeps: a header, and a payload up to
 //! MaxRecvDataSegmentLength. A payload that lies in one piece is not copied, unless it is less than

@@ -1,4 +1,4 @@
-//! Logical unit numbers as eight bytes (SAM-5 4.7; RFC 7143 11.2.1.5).
+//! Logical unit numbers as eight bytes (SAM-5 4.7; RFC 7143 11.2.1.7).
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Text of logins and Text PDUs: `key=value` pairs (RFC 7143 6.1, 6.2, 11.10.6).
+//! Text of logins and Text PDUs: `key=value` pairs (RFC 7143 6.1, 6.2, 11.10.5).
 //!
 //! A text of several PDUs is put together first, up to 16,384 bytes and 64 pairs.
 

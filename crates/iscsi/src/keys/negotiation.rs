@@ -91,7 +91,7 @@ impl KeyNegotiation {
     /// # Errors
     ///
     /// The value is not one that the key can have, or the key is settled. The login fails (RFC 7143
-    /// 7.11); the peer is at fault.
+    /// 7.12); the peer is at fault.
     pub(crate) fn take(
         &mut self,
         key: &str,

@@ -248,7 +248,7 @@ impl InitiatorLogin {
         }
         self.stage = response.next;
         match self.stage {
-            // RFC 7143 11.13.4: the last response has the session's identifier.
+            // RFC 7143 11.13.3: the last response has the session's identifier.
             Stage::FullFeature if response.tsih == 0 => {
                 Err(ProtocolError::Login("the last response has no TSIH"))
             }

@@ -39,7 +39,7 @@ impl Ahs {
         let mut ahs = Self::default();
         let mut at = 0;
         while let Some(head) = bytes.get(at..at + 3) {
-            // AHSLength counts the bytes after AHSType (RFC 7143 11.2.2.1).
+            // AHSLength counts the bytes after AHSType (RFC 7143 11.2.2.2).
             let length = usize::from(u16::from_be_bytes([head[0], head[1]]));
             let kind = head[2] & 0x3f;
             let end = at + 3 + length;

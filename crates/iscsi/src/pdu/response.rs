@@ -425,7 +425,7 @@ impl R2t {
             offset: bhs.u32_at(40),
             length: bhs.u32_at(44),
         };
-        // RFC 7143 11.8.4, 11.8.5
+        // RFC 7143 11.8
         match (pdu.length, pdu.transfer_tag) {
             (0, _) => Err(PduError::field(Opcode::R2t as u8, "Desired Data Transfer Length")),
             (_, NO_TAG) => Err(PduError::field(Opcode::R2t as u8, "Target Transfer Tag")),

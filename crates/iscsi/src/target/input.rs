@@ -132,7 +132,7 @@ impl TargetConnection {
     /// RFC 7143 11.18: a ping is answered; an answer to a ping of ours ends there.
     fn handle_nop(&mut self, nop: NopOut, data: &Bytes) {
         if nop.task_tag != NO_TAG {
-            // RFC 7143 11.19.2: as much of the data as the initiator takes.
+            // RFC 7143 11.19: as much of the data as the initiator takes.
             let length = data.len().min(self.parameters.send_limit as usize);
             self.answers.push_back(AnswerOutput::Nop(nop, data.slice(..length)));
         } else if nop.transfer_tag != NO_TAG {
