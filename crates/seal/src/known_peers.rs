@@ -1,0 +1,185 @@
+//! The file of known peers, like ssh's `known_hosts`: which key belongs to which address.
+//!
+//! ```text
+//! # address        fingerprint                                         comment
+//! 10.9.0.2:3260    SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU  disks, seen 2026-11-25
+//! ```
+//!
+//! A line has an address, a fingerprint and a comment, with spaces or tabs between. Empty lines and
+//! those that begin with `#` mean nothing. An address may have several lines; any of their keys is
+//! known. The address is compared letter by letter, upper and lower case being the same. The shell
+//! reads and writes the file; this module parses and judges.
+
+use crate::fingerprint::{BadFingerprint, Fingerprint};
+
+/// Most bytes of a file.
+pub const MAX_FILE: usize = 4 << 20;
+/// Most bytes of an address: a DNS name, brackets and a port.
+pub const MAX_ADDRESS: usize = 300;
+
+/// A line of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownPeer {
+    address: String,
+    fingerprint: Fingerprint,
+    comment: String,
+    line: usize,
+}
+
+impl KnownPeer {
+    /// The peer's address, as it is in the file.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The fingerprint of the peer's key.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// All after the fingerprint, without spaces around it.
+    pub fn comment(&self) -> &str {
+        &self.comment
+    }
+
+    /// The number of the line, counted from 1.
+    pub fn line(&self) -> usize {
+        self.line
+    }
+}
+
+/// A file or line that is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KnownPeersError {
+    /// The file is too long.
+    #[error("the file has {len} bytes, more than {MAX_FILE}")]
+    FileTooLong {
+        /// Bytes of the file.
+        len: usize,
+    },
+    /// A line has no fingerprint.
+    #[error("line {line} has an address and no fingerprint: write ADDRESS SHA256:… COMMENT")]
+    NoFingerprint {
+        /// The number of the line, counted from 1.
+        line: usize,
+    },
+    /// A line's second word is no fingerprint.
+    #[error("line {line}: {error}")]
+    BadFingerprint {
+        /// The number of the line, counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        error: BadFingerprint,
+    },
+    /// An address is empty, too long, or has a space or control character in it, or begins with #.
+    #[error("{address:?} cannot stand for an address in a file of known peers")]
+    BadAddress {
+        /// The address.
+        address: String,
+    },
+    /// A comment has a control character in it, such as the end of a line.
+    #[error("a comment must be one line without control characters")]
+    BadComment,
+}
+
+/// What the file says of a peer's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judgement<'a> {
+    /// The file has this key for this address.
+    Known(&'a KnownPeer),
+    /// The file has no key for this address.
+    Unknown,
+    /// The file has another key for this address. Somebody else may be answering there.
+    Changed {
+        /// The first line of this address.
+        known: &'a KnownPeer,
+    },
+}
+
+/// A parsed file of known peers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KnownPeers {
+    peers: Vec<KnownPeer>,
+}
+
+impl KnownPeers {
+    /// Parses a file of at most [`MAX_FILE`] bytes.
+    ///
+    /// # Errors
+    /// The first line that is wrong. A file with a wrong line is refused as a whole: a line that
+    /// was meant to pin a key must not be passed over.
+    pub fn parse(text: &str) -> Result<Self, KnownPeersError> {
+        if text.len() > MAX_FILE {
+            return Err(KnownPeersError::FileTooLong { len: text.len() });
+        }
+        let mut peers = Vec::new();
+        for (index, content) in text.lines().enumerate() {
+            let content = content.trim();
+            if content.is_empty() || content.starts_with('#') {
+                continue;
+            }
+            let line = index + 1;
+            let (address, rest) = content
+                .split_once(char::is_whitespace)
+                .ok_or(KnownPeersError::NoFingerprint { line })?;
+            let rest = rest.trim_start();
+            let (fingerprint, comment) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+            let fingerprint = fingerprint.parse();
+            let fingerprint =
+                fingerprint.map_err(|error| KnownPeersError::BadFingerprint { line, error })?;
+            check_address(address)?;
+            let (address, comment) = (address.to_owned(), comment.trim().to_owned());
+            peers.push(KnownPeer { address, fingerprint, comment, line });
+        }
+        Ok(Self { peers })
+    }
+
+    /// All lines, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &KnownPeer> {
+        self.peers.iter()
+    }
+
+    /// What the file says of the key that answered at `address`.
+    pub fn judge(&self, address: &str, fingerprint: Fingerprint) -> Judgement<'_> {
+        let mut same = self.peers.iter().filter(|peer| peer.address.eq_ignore_ascii_case(address));
+        let Some(first) = same.next() else { return Judgement::Unknown };
+        if first.fingerprint == fingerprint {
+            return Judgement::Known(first);
+        }
+        match same.find(|peer| peer.fingerprint == fingerprint) {
+            Some(peer) => Judgement::Known(peer),
+            None => Judgement::Changed { known: first },
+        }
+    }
+
+    /// The first line with this key, whatever its address: for a server, whose clients come from
+    /// anywhere.
+    pub fn find(&self, fingerprint: Fingerprint) -> Option<&KnownPeer> {
+        self.peers.iter().find(|peer| peer.fingerprint == fingerprint)
+    }
+}
+
+fn check_address(address: &str) -> Result<(), KnownPeersError> {
+    let sound = (1..=MAX_ADDRESS).contains(&address.len())
+        && !address.starts_with('#')
+        && !address.contains(|c: char| c.is_whitespace() || c.is_control());
+    if sound { Ok(()) } else { Err(KnownPeersError::BadAddress { address: address.to_owned() }) }
+}
+
+/// A line for the file, with its end.
+///
+/// # Errors
+/// [`KnownPeersError::BadAddress`] and [`KnownPeersError::BadComment`] for what would not be read
+/// back as it is.
+pub fn known_peer_line(
+    address: &str,
+    fingerprint: Fingerprint,
+    comment: &str,
+) -> Result<String, KnownPeersError> {
+    check_address(address)?;
+    if comment.contains(char::is_control) {
+        return Err(KnownPeersError::BadComment);
+    }
+    let line = format!("{address} {fingerprint} {}", comment.trim());
+    Ok(format!("{}\n", line.trim_end()))
+}

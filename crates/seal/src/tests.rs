@@ -1,0 +1,4 @@
+//! Sessions between a client and a server, without and with an attacker between them.
+
+mod session;
+mod world;
