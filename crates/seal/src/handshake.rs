@@ -11,8 +11,8 @@
 //!   Hello, Data … (sealed) ────────────────────────────▶
 //! ```
 //!
-//! * **The switch.** In each direction the byte after the TLS record that ends the Finished is the
-//!   first byte of the first sealed record. TLS sends nothing after it, with one exception. A server
+//! * **The switch.** In each direction, the byte after the TLS record that ends the Finished is the
+//!   first byte of the first sealed record. TLS sends nothing after it, but for one case: a server
 //!   that refuses the client's credential sends a TLS alert there, and ends. The first byte tells
 //!   the two apart: 20 to 23 begins a TLS record, 1 to 5 a sealed one.
 //! * [`Handshake::handle_bytes`] feeds TLS by whole records, so it never takes a byte beyond the
