@@ -39,7 +39,7 @@ use crate::traffic::{Direction, Secret};
 /// The exporter's label (RFC 8446 7.5, RFC 5705 4).
 const LABEL: &[u8] = b"EXPORTER-tasuki-seal-1";
 /// Most bytes of the peer's part of a handshake. A chain of certificates is its longest part.
-pub const MAX_HANDSHAKE: usize = 96 << 10;
+pub const MAX_HANDSHAKE: usize = 32 << 10;
 /// Bytes of a TLS record's header (RFC 8446 5.1).
 const TLS_HEADER: usize = 5;
 /// Most bytes in a TLS record: 2^14 and 256 for its protection (RFC 8446 5.2).
@@ -396,7 +396,7 @@ impl Handshake {
         let stage = core::mem::replace(&mut self.stage, Stage::Failed);
         match stage {
             Stage::Judging(agreed) | Stage::Ready(agreed) if !self.is_client() => {
-                let (ours, _) = self.directions();
+                let (ours, _) = directions(self.is_client());
                 let secret = agreed.secret.of_direction(ours);
                 let settings = SessionSettings::default();
                 let sealer = secret
@@ -405,14 +405,6 @@ impl Handshake {
                 alert.map_or(Vec::new(), |alert| alert.as_ref().to_vec())
             }
             _ => Vec::new(),
-        }
-    }
-
-    /// The directions that we send and receive.
-    fn directions(&self) -> (Direction, Direction) {
-        match self.is_client() {
-            true => (Direction::ClientToServer, Direction::ServerToClient),
-            false => (Direction::ServerToClient, Direction::ClientToServer),
         }
     }
 
@@ -427,18 +419,11 @@ impl Handshake {
     /// # Errors
     /// [`HandshakeError::OutOfStep`] before [`Step::Ready`], and [`HandshakeError::Library`].
     pub fn into_session(self, settings: SessionSettings) -> Result<Session, HandshakeError> {
-        let (ours, theirs) = self.directions();
+        let (ours, theirs) = directions(self.is_client());
         let Stage::Ready(Agreed { secret, peer }) = self.stage else {
             return Err(HandshakeError::OutOfStep);
         };
-        let bound = settings.bound.clamp(MIN_BOUND, MAX_BOUND);
-        let library = |_| HandshakeError::Library;
-        let own = secret.of_direction(ours).map_err(library)?;
-        let other = secret.of_direction(theirs).map_err(library)?;
-        let mut sealer =
-            Sealer::new(own, settings.rekey_after, settings.padding).map_err(library)?;
-        let opener = Opener::new(other, bound).map_err(library)?;
-        let hello = sealer.hello(bound).map_err(|_| HandshakeError::Library)?;
+        let (sealer, opener, hello) = halves(&secret, ours, theirs, settings)?;
         Ok(Session { sealer, opener, hello, peer })
     }
 
@@ -449,5 +434,53 @@ impl Handshake {
             Stage::Failed => HandshakeError::Failed,
             _ => HandshakeError::Truncated { received: self.received },
         }
+    }
+}
+
+/// Both halves of a session, and the Hello that is sent first, from the exporter's output alone.
+///
+/// This is for tests, and for shells with a TLS library of their own. `output` has
+/// [`Suite::hash_len`] bytes.
+///
+/// # Errors
+/// [`HandshakeError::Library`], also if `output` has another length.
+pub fn halves_from_exporter(
+    is_client: bool,
+    suite: Suite,
+    output: &[u8],
+    settings: SessionSettings,
+) -> Result<(Sealer, Opener, ControlRecord), HandshakeError> {
+    let secret = Secret::exported(suite, |out| {
+        if out.len() != output.len() {
+            return Err(HandshakeError::Library);
+        }
+        out.copy_from_slice(output);
+        Ok(())
+    });
+    let (ours, theirs) = directions(is_client);
+    halves(&secret?, ours, theirs, settings)
+}
+
+fn halves(
+    secret: &Secret,
+    ours: Direction,
+    theirs: Direction,
+    settings: SessionSettings,
+) -> Result<(Sealer, Opener, ControlRecord), HandshakeError> {
+    let bound = settings.bound.clamp(MIN_BOUND, MAX_BOUND);
+    let library = |_| HandshakeError::Library;
+    let own = secret.of_direction(ours).map_err(library)?;
+    let other = secret.of_direction(theirs).map_err(library)?;
+    let mut sealer = Sealer::new(own, settings.rekey_after, settings.padding).map_err(library)?;
+    let opener = Opener::new(other, bound).map_err(library)?;
+    let hello = sealer.hello(bound).map_err(|_| HandshakeError::Library)?;
+    Ok((sealer, opener, hello))
+}
+
+/// The directions that an end sends and receives.
+fn directions(is_client: bool) -> (Direction, Direction) {
+    match is_client {
+        true => (Direction::ClientToServer, Direction::ServerToClient),
+        false => (Direction::ServerToClient, Direction::ClientToServer),
     }
 }

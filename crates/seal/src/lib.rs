@@ -123,7 +123,9 @@ mod traffic;
 pub use endpoint::{ALPN, BadTrust, ClientEndpoint, ServerEndpoint, Trust};
 pub use fault::Fault;
 pub use fingerprint::{BadFingerprint, Fingerprint};
-pub use handshake::{Handshake, MAX_HANDSHAKE, Session, SessionSettings, Step};
+pub use handshake::{
+    Handshake, MAX_HANDSHAKE, Session, SessionSettings, Step, halves_from_exporter,
+};
 pub use handshake_error::HandshakeError;
 pub use identity::{Identity, IdentityError, certificates, generate_key_pem};
 pub use kind::Kind;

@@ -232,3 +232,41 @@ impl Opener {
         result
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sealer::{Padding, RekeyAfter, Sealer};
+
+    fn secret() -> Secret {
+        Secret::exported(Suite::Aes256Gcm, |_| Ok::<_, ()>(())).unwrap()
+    }
+
+    fn open(opener: &mut Opener, record: &[u8]) -> Result<(), OpenError> {
+        let (header, body) = record.split_first_chunk().unwrap();
+        let expected = opener.header(*header)?;
+        opener.open_in_place(&expected, &mut body.to_vec()).map(drop)
+    }
+
+    /// The last record and byte that a key may do, and one more of each.
+    #[test]
+    fn an_overused_key_is_refused() {
+        let cases = [
+            (MAX_KEY_RECORDS - 1, 0, true),
+            (MAX_KEY_RECORDS, 0, false),
+            (1, MAX_KEY_BYTES - 1, true),
+            (1, MAX_KEY_BYTES, false),
+        ];
+        for (records, bytes, sound) in cases {
+            let mut sealer =
+                Sealer::new(secret(), RekeyAfter::default(), Padding::default()).unwrap();
+            let mut opener = Opener::new(secret(), MIN_BOUND).unwrap();
+            open(&mut opener, sealer.hello(MIN_BOUND).unwrap().as_ref()).unwrap();
+            sealer.set_number(records);
+            (opener.records, opener.bytes) = (records, bytes);
+            let record = sealer.forged_data(b"x");
+            let expected = if sound { Ok(()) } else { Err(OpenError::KeyOverused { epoch: 0 }) };
+            assert_eq!(open(&mut opener, &record), expected);
+        }
+    }
+}

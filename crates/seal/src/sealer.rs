@@ -299,3 +299,42 @@ impl SealJob {
         sealed.map_err(|_| SealError::Library)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Sealer {
+        /// As if this many records had been sealed under the key.
+        pub(crate) fn set_number(&mut self, records: u64) {
+            self.records = records;
+        }
+
+        /// A Data record that the limits of a key do not hold back.
+        pub(crate) fn forged_data(&mut self, content: &[u8]) -> Vec<u8> {
+            let job = self.job(Kind::Data, false, content.len(), 0);
+            let (mut header, mut body) = ([0; HEADER_LEN], content.to_vec());
+            let mut tail = [0; TAG_LEN];
+            job.run(&mut header, &mut body, &mut tail).unwrap();
+            [&header[..], &body, &tail].concat()
+        }
+    }
+
+    /// The sealer stops before the key has done more than it may, and goes on with the next.
+    #[test]
+    fn a_key_is_not_overused() {
+        let secret = Secret::exported(Suite::Aes256Gcm, |_| Ok::<_, ()>(())).unwrap();
+        let mut sealer = Sealer::new(secret, RekeyAfter::default(), Padding::default()).unwrap();
+        sealer.bound = Some(1 << 14);
+        (sealer.records, sealer.bytes) = (MAX_KEY_RECORDS - 2, MAX_KEY_BYTES - 2);
+        assert!(sealer.rekey_due());
+        assert_eq!(sealer.begin(3).unwrap_err(), SealError::RekeyFirst);
+        drop(sealer.begin(1).unwrap());
+        // One number is left, for the Rekey.
+        assert_eq!(sealer.begin(1).unwrap_err(), SealError::RekeyFirst);
+        sealer.rekey(false).unwrap();
+        assert!(!sealer.rekey_due());
+        drop(sealer.begin(3).unwrap());
+        assert_eq!((sealer.records, sealer.bytes), (1, 3));
+    }
+}

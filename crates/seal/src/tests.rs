@@ -1,4 +1,6 @@
 //! Sessions between a client and a server, without and with an attacker between them.
 
+mod forger;
+mod records;
 mod session;
 mod world;
