@@ -1,6 +1,7 @@
 //! Sessions between a client and a server, without and with an attacker between them.
 
 mod forger;
+mod middle_man;
 mod records;
 mod session;
 mod world;
