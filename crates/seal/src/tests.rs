@@ -1,5 +1,6 @@
 //! Sessions between a client and a server, without and with an attacker between them.
 
+mod credentials;
 mod forger;
 mod middle_man;
 mod records;

@@ -3,14 +3,14 @@
 use std::sync::OnceLock;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, SanType, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType, SerialNumber, date_time_ymd,
 };
 
 use crate::{
-    CertificateDer, ClientEndpoint, Handshake, HandshakeError, Identity, OpenError, Opened,
-    Receiver, SealError, Sealer, ServerEndpoint, Session, SessionSettings, Step, SuiteChoice,
-    Trust, generate_key_pem,
+    CertificateDer, CertificateRevocationListDer, ClientEndpoint, Handshake, HandshakeError,
+    Identity, OpenError, Opened, Receiver, SealError, Sealer, ServerEndpoint, Session,
+    SessionSettings, Step, SuiteChoice, Trust, generate_key_pem,
 };
 
 /// Seconds since 1970 in these tests: 2026-11-25.
@@ -26,7 +26,12 @@ pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
     pub(crate) fn new() -> Self {
+        Self::named("an authority")
+    }
+
+    pub(crate) fn named(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
@@ -47,8 +52,34 @@ impl Authority {
         years: (i32, i32),
         usage: ExtendedKeyUsagePurpose,
     ) -> Identity {
+        self.issue(name, years, usage, None)
+    }
+
+    /// A client's certificate with this number, and the number as lists of revocations have it.
+    pub(crate) fn numbered_client(&self, serial: u64) -> (Identity, SerialNumber) {
+        let serial = SerialNumber::from(serial);
+        let usage = ExtendedKeyUsagePurpose::ClientAuth;
+        (self.issue("host.example", (2026, 2030), usage, Some(serial.clone())), serial)
+    }
+
+    /// A signed list of revocations.
+    pub(crate) fn revocations(
+        &self,
+        list: &CertificateRevocationListParams,
+    ) -> CertificateRevocationListDer<'static> {
+        list.signed_by(&self.0).unwrap().into()
+    }
+
+    fn issue(
+        &self,
+        name: &str,
+        years: (i32, i32),
+        usage: ExtendedKeyUsagePurpose,
+        serial: Option<SerialNumber>,
+    ) -> Identity {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.serial_number = serial;
         params.not_before = date_time_ymd(years.0, 1, 1);
         params.not_after = date_time_ymd(years.1, 1, 1);
         params.extended_key_usages = vec![usage];
