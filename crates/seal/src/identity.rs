@@ -152,3 +152,70 @@ pub fn generate_key_pem() -> Result<Zeroizing<String>, IdentityError> {
     pem.push_str("-----END PRIVATE KEY-----\n");
     Ok(pem)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The key of RFC 8410 10.3.
+    const RFC_8410: &str = "-----BEGIN PRIVATE KEY-----\n\
+        MC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n\
+        -----END PRIVATE KEY-----\n";
+
+    /// openssl makes the same public key of it, and sha256sum the same fingerprint.
+    #[test]
+    fn a_known_key_has_its_known_fingerprint() {
+        let identity = Identity::raw_key(RFC_8410).unwrap();
+        let expected = "SHA256:oekVYFTgT6yJmunydRMs3Ael28TqLCrTof/G4NJTaB8";
+        assert_eq!(identity.fingerprint().to_string(), expected);
+        assert_eq!(identity.kind(), CredentialKind::RawKey);
+        assert_eq!(
+            format!("{identity:?}"),
+            format!("Identity {{ kind: RawKey, fingerprint: {expected}, .. }}")
+        );
+    }
+
+    #[test]
+    fn new_keys_differ_and_are_read_back() {
+        let (one, two) = (generate_key_pem().unwrap(), generate_key_pem().unwrap());
+        assert_ne!(*one, *two);
+        // The same encoding as that of RFC 8410: 48 bytes, 64 characters, in one line.
+        assert_eq!(one.lines().map(str::len).collect::<Vec<_>>(), [27, 64, 25]);
+        assert_eq!(one[28..49], RFC_8410[28..49]);
+        let identity = Identity::raw_key(&one).unwrap();
+        assert_eq!(Identity::raw_key(&one).unwrap().fingerprint(), identity.fingerprint());
+        assert_ne!(Identity::raw_key(&two).unwrap().fingerprint(), identity.fingerprint());
+    }
+
+    #[test]
+    fn other_texts_are_no_raw_key() {
+        let other = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+        let other = Identity::raw_key(&other.serialize_pem());
+        assert_eq!(other.unwrap_err(), IdentityError::NotEd25519);
+        for text in ["", "no key", &RFC_8410[..60], &RFC_8410.replace("PRIVATE", "PUBLIC")] {
+            let error = Identity::raw_key(text).unwrap_err();
+            assert!(matches!(error, IdentityError::NoKey(_)), "{error:?}");
+        }
+        // Its first byte is no SEQUENCE.
+        let error = Identity::raw_key(&RFC_8410.replace("MC4C", "AC4C")).unwrap_err();
+        assert!(matches!(error, IdentityError::BadKey(_)), "{error:?}");
+    }
+
+    #[test]
+    fn a_certificate_belongs_to_its_key() {
+        let made = rcgen::generate_simple_self_signed(vec!["a.example".to_owned()]).unwrap();
+        let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let identity = Identity::certificate(&chain, &key).unwrap();
+        assert_eq!(identity.kind(), CredentialKind::Certificate);
+        let spki = rustls::server::ParsedCertificate::try_from(made.cert.der()).unwrap();
+        let spki = spki.subject_public_key_info();
+        assert_eq!(identity.fingerprint(), Fingerprint::of_public_key(&spki));
+        let error = Identity::certificate(&chain, RFC_8410).unwrap_err();
+        assert!(matches!(error, IdentityError::WrongCertificate(_)), "{error:?}");
+        let error = Identity::certificate(&key, &key).unwrap_err();
+        assert_eq!(error, IdentityError::NoCertificate("none there".into()));
+        let error = Identity::certificate(&chain, &chain).unwrap_err();
+        assert!(matches!(error, IdentityError::NoKey(_)), "{error:?}");
+        assert_eq!(certificates(&chain.repeat(3)).unwrap().len(), 3);
+    }
+}

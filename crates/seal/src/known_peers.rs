@@ -135,7 +135,7 @@ impl KnownPeers {
     }
 
     /// All lines, in their order.
-    pub fn iter(&self) -> impl Iterator<Item = &KnownPeer> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &KnownPeer> {
         self.peers.iter()
     }
 
@@ -182,4 +182,86 @@ pub fn known_peer_line(
     }
     let line = format!("{address} {fingerprint} {}", comment.trim());
     Ok(format!("{}\n", line.trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fingerprint(of: &str) -> Fingerprint {
+        Fingerprint::of_public_key(of.as_bytes())
+    }
+
+    fn file() -> String {
+        let (a, b, c) = (fingerprint("a"), fingerprint("b"), fingerprint("c"));
+        format!(
+            "# comment\n\n10.9.0.2:3260 {a} disks, old\r\n  disks.example:3260\t{b}\n\
+             10.9.0.2:3260   {c}   disks,  new \n[2001:db8::1]:3260 {a}"
+        )
+    }
+
+    #[test]
+    fn peers_are_judged() {
+        let known = KnownPeers::parse(&file()).unwrap();
+        let (a, b, c) = (fingerprint("a"), fingerprint("b"), fingerprint("c"));
+        let lines: Vec<usize> = known.iter().map(KnownPeer::line).collect();
+        assert_eq!(lines, [3, 4, 5, 6]);
+        let line = |judgement| match judgement {
+            Judgement::Known(peer) => Some(peer.line()),
+            _ => None,
+        };
+        assert_eq!(line(known.judge("10.9.0.2:3260", a)), Some(3));
+        assert_eq!(line(known.judge("10.9.0.2:3260", c)), Some(5));
+        assert_eq!(line(known.judge("DISKS.example:3260", b)), Some(4));
+        assert_eq!(line(known.judge("[2001:DB8::1]:3260", a)), Some(6));
+        let first = known.iter().next().unwrap();
+        assert_eq!(known.judge("10.9.0.2:3260", b), Judgement::Changed { known: first });
+        assert_eq!(known.judge("10.9.0.2", a), Judgement::Unknown);
+        assert_eq!(known.judge("10.9.0.2:860", a), Judgement::Unknown);
+        assert_eq!((first.comment(), first.address()), ("disks, old", "10.9.0.2:3260"));
+        assert_eq!(known.iter().nth(2).unwrap().comment(), "disks,  new");
+        assert_eq!(known.find(c).map(KnownPeer::line), Some(5));
+        assert_eq!(known.find(fingerprint("d")), None);
+        assert_eq!(KnownPeers::parse("").unwrap(), KnownPeers::default());
+    }
+
+    #[test]
+    fn a_wrong_line_spoils_the_file() {
+        use KnownPeersError as Bad;
+        let right = fingerprint("a");
+        let error = BadFingerprint;
+        let long = "a".repeat(MAX_ADDRESS + 1);
+        let cases = [
+            ("10.9.0.2".to_owned(), Bad::NoFingerprint { line: 1 }),
+            (format!("\n10.9.0.2 x{right}"), Bad::BadFingerprint { line: 2, error }),
+            (format!("10.9.0.2 {right}, comment"), Bad::BadFingerprint { line: 1, error }),
+            (format!("{right} 10.9.0.2"), Bad::BadFingerprint { line: 1, error }),
+            (format!("{long} {right}"), Bad::BadAddress { address: long }),
+            (format!("a\u{7}b {right}"), Bad::BadAddress { address: "a\u{7}b".into() }),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(KnownPeers::parse(&text), Err(expected), "{text:?}");
+        }
+        let len = MAX_FILE + 1;
+        assert_eq!(KnownPeers::parse(&"#".repeat(len)), Err(Bad::FileTooLong { len }));
+    }
+
+    #[test]
+    fn lines_are_read_back() {
+        let key = fingerprint("a");
+        for comment in ["", "disks, seen 2026-11-25", " spaces "] {
+            let line = known_peer_line("[fe80::1]:3260", key, comment).unwrap();
+            let known = KnownPeers::parse(&format!("{line}{line}")).unwrap();
+            let peer = known.iter().next_back().unwrap();
+            assert_eq!((peer.line(), peer.comment()), (2, comment.trim()));
+            assert_eq!(known.judge("[fe80::1]:3260", key), Judgement::Known(&known.peers[0]));
+        }
+        for address in ["", "a b", "#a", "a\nb", &"a".repeat(MAX_ADDRESS + 1)] {
+            let address = address.to_owned();
+            let line = known_peer_line(&address, key, "");
+            assert_eq!(line, Err(KnownPeersError::BadAddress { address }));
+        }
+        let line = known_peer_line("a", key, "b\n10.9.0.2 SHA256:x");
+        assert_eq!(line, Err(KnownPeersError::BadComment));
+    }
 }

@@ -215,9 +215,11 @@ impl Opener {
     /// The transport's stream has ended, `partial` bytes into a record.
     ///
     /// # Errors
-    /// [`OpenError::Truncated`] if no End or Alert has come before, and [`OpenError::Failed`].
+    /// [`OpenError::Truncated`] if no End or Alert has come before, [`OpenError::AfterEnd`] if a
+    /// part of a record has come after it, and [`OpenError::Failed`].
     pub fn handle_end_of_stream(&mut self, partial: usize) -> Result<(), OpenError> {
         let ended = match self.state {
+            State::Ended if partial > 0 => Err(OpenError::AfterEnd),
             State::Ended => Ok(()),
             State::Failed => Err(OpenError::Failed),
             State::First | State::Open => Err(OpenError::Truncated { partial }),

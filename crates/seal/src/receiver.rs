@@ -116,7 +116,7 @@ impl Receiver {
     /// The transport's stream has ended.
     ///
     /// # Errors
-    /// [`OpenError::Truncated`] if no End or Alert came before, and [`OpenError::Failed`].
+    /// Those of [`Opener::handle_end_of_stream`].
     pub fn handle_end_of_stream(&mut self) -> Result<(), OpenError> {
         let header = if self.expected.is_some() { HEADER_LEN } else { 0 };
         self.opener.handle_end_of_stream(self.filled.len() + header)

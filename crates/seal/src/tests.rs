@@ -3,6 +3,7 @@
 mod credentials;
 mod forger;
 mod middle_man;
+mod property;
 mod records;
 mod session;
 mod world;

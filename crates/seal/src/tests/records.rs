@@ -329,6 +329,18 @@ fn bytes_behind_the_end_are_refused() {
     }
 }
 
+/// Less than a header behind the End.
+#[test]
+fn a_part_of_a_record_behind_the_end_is_refused() {
+    let (mut forger, opener) = Forger::greeted(MIN_BOUND);
+    let records = [forger.record([4, 0], &[]), vec![2]];
+    let mut receiver = Receiver::new(opener);
+    assert_eq!(receiver.handle_bytes(&records.concat()), records.concat().len());
+    assert_eq!(receiver.next(), Ok(Some(crate::Opened::End)));
+    assert_eq!(receiver.next(), Ok(None));
+    assert_eq!(receiver.handle_end_of_stream(), Err(OpenError::AfterEnd));
+}
+
 /// A peer that was refused sends an Alert in the place of its Hello.
 #[test]
 fn an_alert_may_come_first() {
