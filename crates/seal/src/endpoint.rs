@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption, WebPkiServerVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::{self, kx_group};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::server::{
     AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage, WebPkiClientVerifier,
@@ -80,7 +81,10 @@ impl Common {
 
 fn provider(suites: SuiteChoice) -> Arc<CryptoProvider> {
     let cipher_suites = suites.order().into_iter().map(|suite| suite.tls()).collect();
-    Arc::new(CryptoProvider { cipher_suites, ..aws_lc_rs::default_provider() })
+    // Whatever features of the library others in the workspace ask for: these, in this order.
+    let kx_groups =
+        vec![kx_group::X25519MLKEM768, kx_group::X25519, kx_group::SECP256R1, kx_group::SECP384R1];
+    Arc::new(CryptoProvider { cipher_suites, kx_groups, ..aws_lc_rs::default_provider() })
 }
 
 fn root_store(roots: &[CertificateDer<'static>]) -> Result<Arc<RootCertStore>, BadTrust> {

@@ -23,7 +23,7 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
 
 use crate::endpoint::{ALPN, ClientEndpoint, ServerEndpoint};
@@ -327,28 +327,17 @@ impl Handshake {
         let credential = credential.ok_or(HandshakeError::UnreadableCredential)?;
         let peer = PeerIdentity::of_credential(self.peer_kind, credential);
         let peer = peer.ok_or(HandshakeError::UnreadableCredential)?;
-        let context = self.context(suite, credential);
+        let own = (self.own_kind, self.own_hash);
+        let other = (self.peer_kind, sha256(credential));
+        let context = match self.is_client() {
+            true => exporter_context(suite, other, own),
+            false => exporter_context(suite, own, other),
+        };
         let secret = Secret::exported(suite, |out| {
             self.tls.export_keying_material(out, LABEL, Some(&context)).map(drop)
         });
         let secret = secret.map_err(HandshakeError::Tls)?;
         Ok(Agreed { secret, peer })
-    }
-
-    /// The exporter's context: the suite, and both ends' credentials.
-    ///
-    /// TLS's own exporter secret ends with the server's Finished (RFC 8446 7.1), so it does not
-    /// cover the client's credential; the context does.
-    fn context(&self, suite: Suite, peer: &CertificateDer<'_>) -> Vec<u8> {
-        let own = (self.own_kind, self.own_hash);
-        let peer = (self.peer_kind, sha256(peer));
-        let (client, server) = if self.is_client() { (own, peer) } else { (peer, own) };
-        let mut context = suite.number().to_be_bytes().to_vec();
-        for (kind, hash) in [server, client] {
-            context.push(kind as u8);
-            context.extend(hash);
-        }
-        context
     }
 
     /// Bytes for the peer; empty if there are none.
@@ -435,6 +424,23 @@ impl Handshake {
             _ => HandshakeError::Truncated { received: self.received },
         }
     }
+}
+
+/// The exporter's context: the suite, and kind and hash of both ends' credentials.
+///
+/// TLS's own exporter secret ends with the server's Finished (RFC 8446 7.1), so it does not cover
+/// the client's credential; the context does.
+pub(crate) fn exporter_context(
+    suite: Suite,
+    server: (CredentialKind, [u8; 32]),
+    client: (CredentialKind, [u8; 32]),
+) -> Vec<u8> {
+    let mut context = suite.number().to_be_bytes().to_vec();
+    for (kind, hash) in [server, client] {
+        context.push(kind as u8);
+        context.extend(hash);
+    }
+    context
 }
 
 /// Both halves of a session, and the Hello that is sent first, from the exporter's output alone.

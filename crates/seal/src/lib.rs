@@ -3,7 +3,8 @@
 //!
 //! TLS cuts a stream into records of at most 16 KiB and copies each of them. Here the handshake is
 //! TLS's and the records are ours: chunks of up to 256 KiB are sealed in place, on any thread,
-//! while the chunk before is on the wire.
+//! while the chunk before is on the wire. docs/reference/sealed-transport.md specifies all bytes,
+//! docs/design/sealed-threats.md says what is defended and what is not.
 //!
 //! # How a shell drives it
 //!
@@ -137,8 +138,8 @@ pub use opener::{Expected, Opened, Opener};
 pub use peer::{CredentialKind, PeerIdentity};
 pub use receiver::{READ_AHEAD, Receiver};
 pub use record::{
-    HEADER_LEN, MAX_BOUND, MAX_CONTROL_LEN, MAX_KEY_BYTES, MAX_KEY_RECORDS, MAX_PADDING, MIN_BOUND,
-    PeerHello, Reason,
+    HEADER_LEN, MAX_BOUND, MAX_CHANGES_WITHOUT_DATA, MAX_CONTROL_LEN, MAX_KEY_BYTES,
+    MAX_KEY_RECORDS, MAX_PADDING, MIN_BOUND, PeerHello, Reason,
 };
 pub use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 pub use seal_error::SealError;

@@ -37,14 +37,14 @@ pub enum OpenError {
     WrongEpoch {
         /// The header's epoch.
         got: u16,
-        /// The epoch of the direction.
+        /// The lowest 16 bits of the epoch of the direction.
         expected: u16,
     },
     /// The tag does not fit the record, its place in the stream and the key.
     #[error("record {number} of epoch {epoch} is not authentic: changed, replayed or out of order")]
     NotAuthentic {
         /// The epoch of the direction.
-        epoch: u16,
+        epoch: u64,
         /// The number of the record in its epoch.
         number: u64,
     },
@@ -72,11 +72,12 @@ pub enum OpenError {
     #[error("the peer used the key of epoch {epoch} for too many records or bytes")]
     KeyOverused {
         /// The epoch of the direction.
-        epoch: u16,
+        epoch: u64,
     },
-    /// The peer changed its key once more than the epoch can count.
-    #[error("the peer changed its key 65,536 times")]
-    EpochsUsedUp,
+    /// The peer changed its key more than
+    /// [`MAX_CHANGES_WITHOUT_DATA`](crate::MAX_CHANGES_WITHOUT_DATA) times in a row.
+    #[error("the peer changes its key again and again and sends no data")]
+    ChangesWithoutData,
     /// The stream ended without an End or Alert record.
     #[error("the stream ended without an End record, {partial} bytes into a record: truncated")]
     Truncated {
@@ -114,7 +115,7 @@ impl OpenError {
             | Self::BadHello
             | Self::BadBound { .. }
             | Self::KeyOverused { .. }
-            | Self::EpochsUsedUp => Fault::Peer,
+            | Self::ChangesWithoutData => Fault::Peer,
             Self::Failed | Self::WrongBody => Fault::Caller,
             Self::Library => Fault::Library,
         }

@@ -13,8 +13,8 @@ use aws_lc_rs::error::Unspecified;
 use crate::kind::Kind;
 use crate::open_error::OpenError;
 use crate::record::{
-    HEADER_LEN, Header, MAX_BOUND, MAX_KEY_BYTES, MAX_KEY_RECORDS, MIN_BOUND, PeerHello, Reason,
-    content_len,
+    HEADER_LEN, Header, MAX_BOUND, MAX_CHANGES_WITHOUT_DATA, MAX_KEY_BYTES, MAX_KEY_RECORDS,
+    MIN_BOUND, PeerHello, Reason, content_len,
 };
 use crate::suite::{Suite, TAG_LEN};
 use crate::traffic::{RecordKey, Secret};
@@ -30,7 +30,7 @@ pub enum Opened<'a> {
     /// The peer has changed its key.
     Rekeyed {
         /// How often it has done so.
-        epoch: u16,
+        epoch: u64,
         /// The peer asks for [`Sealer::rekey`](crate::Sealer::rekey), whose own request is then
         /// to be false.
         answer: bool,
@@ -70,7 +70,9 @@ enum State {
 pub struct Opener {
     secret: Secret,
     key: RecordKey,
-    epoch: u16,
+    epoch: u64,
+    /// Changes of the key since the last Data record.
+    changes: u8,
     /// Records and bytes of content and padding under this key.
     records: u64,
     bytes: u64,
@@ -83,7 +85,8 @@ impl Opener {
     pub(crate) fn new(secret: Secret, bound: u32) -> Result<Self, Unspecified> {
         let key = secret.key()?;
         let bound = bound.clamp(MIN_BOUND, MAX_BOUND);
-        Ok(Self { secret, key, epoch: 0, records: 0, bytes: 0, bound, state: State::First })
+        let (epoch, changes, records, bytes, state) = (0, 0, 0, 0, State::First);
+        Ok(Self { secret, key, epoch, changes, records, bytes, bound, state })
     }
 
     /// Most bytes of content in a record, as our Hello told the peer.
@@ -97,7 +100,7 @@ impl Opener {
     }
 
     /// How often the peer has changed its key.
-    pub fn epoch(&self) -> u16 {
+    pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
@@ -118,8 +121,9 @@ impl Opener {
             State::First | State::Open => {}
         }
         let header = Header::decode(bytes, self.bound)?;
-        if header.epoch != self.epoch {
-            return Err(OpenError::WrongEpoch { got: header.epoch, expected: self.epoch });
+        if header.epoch != self.epoch as u16 {
+            let expected = self.epoch as u16;
+            return Err(OpenError::WrongEpoch { got: header.epoch, expected });
         }
         let kind = header.kind;
         let first = self.state == State::First;
@@ -163,6 +167,7 @@ impl Opener {
         let header = expected.header;
         if header.kind == Kind::Data {
             self.bytes += content.len() as u64;
+            self.changes = 0;
         }
         if self.records > MAX_KEY_RECORDS || self.bytes > MAX_KEY_BYTES {
             content.fill(0);
@@ -200,10 +205,15 @@ impl Opener {
 
     /// Takes the next key.
     fn step(&mut self) -> Result<(), OpenError> {
-        let epoch = self.epoch.checked_add(1).ok_or(OpenError::EpochsUsedUp)?;
+        if self.changes >= MAX_CHANGES_WITHOUT_DATA {
+            return Err(OpenError::ChangesWithoutData);
+        }
         self.secret.step().map_err(|_| OpenError::Library)?;
         self.key = self.secret.key().map_err(|_| OpenError::Library)?;
-        (self.epoch, self.records, self.bytes) = (epoch, 0, 0);
+        // 2^64 changes take longer than any machine lives.
+        self.epoch += 1;
+        self.changes += 1;
+        (self.records, self.bytes) = (0, 0);
         Ok(())
     }
 

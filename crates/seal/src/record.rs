@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Numbers are big-endian. A header is decoded into [`Header`] or refused before anything else
-//! looks at it.
+//! looks at it. docs/reference/sealed-transport.md is the specification.
 
 use crate::kind::Kind;
 use crate::open_error::OpenError;
@@ -32,6 +32,9 @@ pub const MAX_KEY_BYTES: u64 = 1 << 36;
 /// Most records under one key; the sender changes keys before.
 pub const MAX_KEY_RECORDS: u64 = 1 << 24;
 
+/// Most changes of a key in a row without a Data record between.
+pub const MAX_CHANGES_WITHOUT_DATA: u8 = 16;
+
 /// Bytes of a Hello's content.
 pub(crate) const HELLO_LEN: usize = 8;
 /// The version of records.
@@ -47,6 +50,7 @@ pub(crate) struct Header {
     pub(crate) kind: Kind,
     /// Data: padding follows the content. Rekey: the peer is to change its key too.
     pub(crate) flag: bool,
+    /// The lowest 16 bits of the number of the key.
     pub(crate) epoch: u16,
     /// Bytes of content and padding, without the tag.
     pub(crate) sealed_len: usize,

@@ -35,9 +35,11 @@ pub enum SealError {
     /// The key has done all that it may. [`Sealer::rekey`](crate::Sealer::rekey) comes first.
     #[error("the key has sealed all that it may: change it first")]
     RekeyFirst,
-    /// The direction has had 65,536 keys. The session must end.
-    #[error("the session has used up its keys: end it and begin another")]
-    EpochsUsedUp,
+    /// The key was changed
+    /// [`MAX_CHANGES_WITHOUT_DATA`](crate::MAX_CHANGES_WITHOUT_DATA) times, and no data was sealed
+    /// since. The key is as good as new.
+    #[error("the key has been changed, and no data was sealed since")]
+    ChangesWithoutData,
     /// An End or Alert has been sealed already.
     #[error("nothing may follow the record that ends the stream")]
     Ended,

@@ -14,8 +14,8 @@ use aws_lc_rs::error::Unspecified;
 
 use crate::kind::Kind;
 use crate::record::{
-    HEADER_LEN, Header, MAX_CONTROL_LEN, MAX_KEY_BYTES, MAX_KEY_RECORDS, MAX_PADDING, PeerHello,
-    Reason, padding_len,
+    HEADER_LEN, Header, MAX_CHANGES_WITHOUT_DATA, MAX_CONTROL_LEN, MAX_KEY_BYTES, MAX_KEY_RECORDS,
+    MAX_PADDING, PeerHello, Reason, padding_len,
 };
 use crate::seal_error::SealError;
 use crate::suite::{Suite, TAG_LEN};
@@ -83,7 +83,9 @@ impl AsRef<[u8]> for ControlRecord {
 pub struct Sealer {
     secret: Secret,
     key: Arc<RecordKey>,
-    epoch: u16,
+    epoch: u64,
+    /// Changes of the key since the last Data record.
+    changes: u8,
     /// Records, and bytes of content and padding, under this key.
     records: u64,
     bytes: u64,
@@ -101,8 +103,8 @@ impl Sealer {
         padding: Padding,
     ) -> Result<Self, Unspecified> {
         let key = Arc::new(secret.key()?);
-        let (epoch, records, bytes, bound, ended) = (0, 0, 0, None, false);
-        Ok(Self { secret, key, epoch, records, bytes, rekey_after, padding, bound, ended })
+        let (epoch, changes, records, bytes, bound, ended) = (0, 0, 0, 0, None, false);
+        Ok(Self { secret, key, epoch, changes, records, bytes, rekey_after, padding, bound, ended })
     }
 
     /// Takes the peer's bound from its Hello. Data may follow.
@@ -121,7 +123,7 @@ impl Sealer {
     }
 
     /// How often this direction has changed its key.
-    pub fn epoch(&self) -> u16 {
+    pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
@@ -151,7 +153,7 @@ impl Sealer {
         if bytes > MAX_KEY_BYTES || self.records >= MAX_KEY_RECORDS - 1 {
             return Err(SealError::RekeyFirst);
         }
-        self.bytes = bytes;
+        (self.bytes, self.changes) = (bytes, 0);
         Ok(self.job(Kind::Data, multiple != 0, len, padding))
     }
 
@@ -184,14 +186,19 @@ impl Sealer {
     /// With `ask_peer` the peer is asked to change its own key.
     ///
     /// # Errors
-    /// [`SealError::EpochsUsedUp`] after 65,535 changes, [`SealError::Ended`], and
-    /// [`SealError::Library`].
+    /// [`SealError::ChangesWithoutData`] if no data was sealed during the last changes,
+    /// [`SealError::Ended`], and [`SealError::Library`].
     pub fn rekey(&mut self, ask_peer: bool) -> Result<ControlRecord, SealError> {
-        let epoch = self.epoch.checked_add(1).ok_or(SealError::EpochsUsedUp)?;
+        if self.changes >= MAX_CHANGES_WITHOUT_DATA {
+            return Err(SealError::ChangesWithoutData);
+        }
         let record = self.control(Kind::Rekey, ask_peer, &[])?;
         self.secret.step().map_err(|_| SealError::Library)?;
         self.key = Arc::new(self.secret.key().map_err(|_| SealError::Library)?);
-        (self.epoch, self.records, self.bytes) = (epoch, 0, 0);
+        // 2^64 changes take longer than any machine lives.
+        self.epoch += 1;
+        self.changes += 1;
+        (self.records, self.bytes) = (0, 0);
         Ok(record)
     }
 
@@ -240,7 +247,7 @@ impl Sealer {
     }
 
     fn job(&mut self, kind: Kind, flag: bool, len: usize, padding: usize) -> SealJob {
-        let header = Header { kind, flag, epoch: self.epoch, sealed_len: len + padding };
+        let header = Header { kind, flag, epoch: self.epoch as u16, sealed_len: len + padding };
         let number = self.records;
         // `begin` and `rekey` keep this far below its end.
         self.records += 1;

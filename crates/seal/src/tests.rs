@@ -6,4 +6,6 @@ mod middle_man;
 mod property;
 mod records;
 mod session;
+mod threats;
+mod vectors;
 mod world;

@@ -171,3 +171,51 @@ impl RecordKey {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Secret {
+        /// The secret, its key and its iv, for the test vectors.
+        pub(crate) fn reveal(&self) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+            let (mut key, mut iv) = (vec![0; KEY_LEN], vec![0; NONCE_LEN]);
+            self.expand(b"key", &mut key).unwrap();
+            self.expand(b"iv", &mut iv).unwrap();
+            (self.bytes.to_vec(), key, iv)
+        }
+    }
+
+    impl RecordKey {
+        /// The nonce of record `number`, for the test vectors.
+        pub(crate) fn revealed_nonce(&self, number: u64) -> Vec<u8> {
+            self.nonce(number).as_ref().to_vec()
+        }
+    }
+
+    #[test]
+    fn secrets_print_nothing() {
+        let secret = Secret::exported(Suite::Aes256Gcm, |out| {
+            out.fill(0xab);
+            Ok::<_, ()>(())
+        });
+        let secret = secret.unwrap();
+        assert_eq!(format!("{secret:?}"), "Secret { suite: Aes256Gcm, .. }");
+        assert_eq!(format!("{:?}", secret.key().unwrap()), "RecordKey { .. }");
+    }
+
+    /// Directions and epochs have secrets, keys and ivs of their own.
+    #[test]
+    fn no_two_secrets_are_equal() {
+        let exported = Secret::exported(Suite::ChaCha20Poly1305, |_| Ok::<_, ()>(())).unwrap();
+        let mut seen = std::collections::HashSet::new();
+        for direction in [Direction::ClientToServer, Direction::ServerToClient] {
+            let mut secret = exported.of_direction(direction).unwrap();
+            for _ in 0..100 {
+                let (bytes, key, iv) = secret.reveal();
+                assert!(seen.insert(bytes) && seen.insert(key) && seen.insert(iv));
+                secret.step().unwrap();
+            }
+        }
+    }
+}

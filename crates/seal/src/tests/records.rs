@@ -3,8 +3,8 @@
 use super::forger::Forger;
 use super::world::{Ends, Talker};
 use crate::{
-    Fault, HEADER_LEN, Kind, MAX_BOUND, MAX_PADDING, MIN_BOUND, OpenError, Opener, Padding,
-    Receiver, SealError, SessionSettings, TAG_LEN,
+    Fault, HEADER_LEN, Kind, MAX_BOUND, MAX_CHANGES_WITHOUT_DATA, MAX_PADDING, MIN_BOUND,
+    OpenError, Opener, Padding, Receiver, SealError, SessionSettings, TAG_LEN,
 };
 
 /// Gives the records to a receiver; the number of those that it took, and its first error.
@@ -349,28 +349,46 @@ fn an_alert_may_come_first() {
     assert_eq!(offer(opener, &records), (1, Ok(())));
 }
 
-/// A peer can change its key 65,535 times, and that is all the work it can cause so.
+/// A peer changes its key again and again, and sends no data.
 #[test]
 fn a_peer_that_changes_its_key_without_end_is_refused() {
-    let (mut forger, mut opener) = Forger::greeted(MIN_BOUND);
-    let mut open = |mut record: Vec<u8>| {
-        let (header, body) = record.split_at_mut(HEADER_LEN);
-        let expected = opener.header((&*header).try_into().unwrap())?;
-        opener.open_in_place(&expected, body).map(drop)
-    };
-    for _ in 0..u16::MAX {
-        open(forger.rekey()).unwrap();
-    }
-    assert_eq!(forger.epoch, u16::MAX);
-    assert_eq!(open(forger.rekey()), Err(OpenError::EpochsUsedUp));
-    // The own sealer stops one earlier.
+    let (mut forger, opener) = Forger::greeted(MIN_BOUND);
+    let most = usize::from(MAX_CHANGES_WITHOUT_DATA);
+    let mut records: Vec<Vec<u8>> = (0..most).map(|_| forger.rekey()).collect();
+    records.push(forger.record([2, 0], b"x"));
+    records.extend((0..most + 1).map(|_| forger.rekey()));
+    assert_eq!(offer(opener, &records), (2 * most + 1, Err(OpenError::ChangesWithoutData)));
+    // The own sealer keeps to it.
     let (mut client, _) = Ends::common().connect();
-    for _ in 0..u16::MAX {
-        client.sealer.rekey(false).unwrap();
+    for _ in 0..2 {
+        for _ in 0..most {
+            client.sealer.rekey(false).unwrap();
+        }
+        assert_eq!(client.sealer.rekey(false), Err(SealError::ChangesWithoutData));
+        client.record(b"x").unwrap();
     }
-    assert_eq!(client.sealer.rekey(false), Err(SealError::EpochsUsedUp));
-    // It can still end the stream.
-    client.sealer.end().unwrap();
+    client.sealer.rekey(false).unwrap();
+}
+
+/// The header has 16 bits of the epoch, which begin anew; the keys do not.
+#[test]
+fn epochs_go_on_beyond_what_the_header_counts() {
+    let (mut client, mut server) = Ends::common().connect();
+    let first = client.record(b"x").unwrap();
+    server.receive(&first).unwrap();
+    let mut stream = Vec::new();
+    for epoch in 1..=1_u64 << 16 {
+        stream.extend(client.sealer.rekey(false).unwrap().as_ref());
+        if epoch % 8 == 0 {
+            stream.extend(client.record(b"y").unwrap());
+        }
+    }
+    let events = server.receive(&stream).unwrap();
+    assert_eq!(events.len(), (1 << 16) + (1 << 13));
+    assert_eq!((client.sealer.epoch(), server.receiver.opener().epoch()), (1 << 16, 1 << 16));
+    // The same number and the same epoch in the header, and another key.
+    let replayed = server.receive(&first);
+    assert_eq!(replayed, Err(OpenError::NotAuthentic { epoch: 1 << 16, number: 1 }));
 }
 
 /// Whatever a peer sends, the receiver's memory is the longest record's.

@@ -220,7 +220,7 @@ impl Pair {
 pub(crate) enum Event {
     Hello,
     Data(Vec<u8>),
-    Rekeyed(u16, bool),
+    Rekeyed(u64, bool),
     End,
     Alert(crate::Reason),
 }
