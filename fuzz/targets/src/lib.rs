@@ -10,7 +10,7 @@
 //!
 //! ```text layers
 //! call_slots dhcp fragments frame_input ipv6_link iscsi_initiator iscsi_target scsi_commands
-//!   tcp_sequence: the targets
+//!   seal_handshake seal_records tcp_sequence: the targets
 //! memory: buffers of a stack in private memory
 //! packet: packets and their checksums
 //! ```
@@ -27,6 +27,8 @@ pub mod iscsi_target;
 mod memory;
 mod packet;
 pub mod scsi_commands;
+pub mod seal_handshake;
+pub mod seal_records;
 pub mod tcp_sequence;
 
 /// A target: its name, and its function.
@@ -42,5 +44,7 @@ pub const TARGETS: &[Target] = &[
     ("iscsi_initiator", iscsi_initiator::run),
     ("iscsi_target", iscsi_target::run),
     ("scsi_commands", scsi_commands::run),
+    ("seal_handshake", seal_handshake::run),
+    ("seal_records", seal_records::run),
     ("tcp_sequence", tcp_sequence::run),
 ];
