@@ -166,6 +166,17 @@ fn check_address(address: &str) -> Result<(), KnownPeersError> {
     if sound { Ok(()) } else { Err(KnownPeersError::BadAddress { address: address.to_owned() }) }
 }
 
+/// The text of a file without the lines of `address`; all other lines stay as they are, also those
+/// that cannot be read. This is for a peer whose key has changed rightly.
+pub fn without_known_peer(text: &str, address: &str) -> String {
+    let kept = text.split_inclusive('\n').filter(|line| {
+        let first = line.split_whitespace().next();
+        // A comment has no address.
+        first.is_none_or(|first| first.starts_with('#') || !first.eq_ignore_ascii_case(address))
+    });
+    kept.collect()
+}
+
 /// A line for the file, with its end.
 ///
 /// # Errors
@@ -244,6 +255,21 @@ mod tests {
         }
         let len = MAX_FILE + 1;
         assert_eq!(KnownPeers::parse(&"#".repeat(len)), Err(Bad::FileTooLong { len }));
+    }
+
+    #[test]
+    fn a_peer_is_removed() {
+        let text = file();
+        let without = without_known_peer(&text, "10.9.0.2:3260");
+        let known = KnownPeers::parse(&without).unwrap();
+        assert_eq!(known.judge("10.9.0.2:3260", fingerprint("a")), Judgement::Unknown);
+        assert_eq!(known.iter().count(), 2);
+        // The comment and the empty line are where they were.
+        assert!(without.starts_with("# comment\n\n  disks"));
+        assert_eq!(without_known_peer(&text, "10.9.0.2"), text);
+        assert_eq!(without_known_peer("# b\n#", "#"), "# b\n#");
+        let last = without_known_peer(&text, "[2001:DB8::1]:3260");
+        assert!(last.ends_with("new \n"), "{last:?}");
     }
 
     #[test]

@@ -132,6 +132,7 @@ pub use identity::{Identity, IdentityError, certificates, generate_key_pem};
 pub use kind::Kind;
 pub use known_peers::{
     Judgement, KnownPeer, KnownPeers, KnownPeersError, MAX_ADDRESS, MAX_FILE, known_peer_line,
+    without_known_peer,
 };
 pub use open_error::OpenError;
 pub use opener::{Expected, Opened, Opener};

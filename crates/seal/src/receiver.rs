@@ -58,8 +58,9 @@ impl Receiver {
 
     /// Space to receive into: all that the next record lacks, and up to [`READ_AHEAD`] bytes more.
     ///
-    /// [`Self::handle_filled`] says how much of it was used. The space is never empty. Its start
-    /// may move with each call of [`Self::next`].
+    /// [`Self::handle_filled`] says how much of it was used. The space is not empty if
+    /// [`Self::next`] has returned `None` since bytes came. Its start may move with each call of
+    /// [`Self::next`].
     pub fn space(&mut self) -> &mut [u8] {
         let wanted = self.lacking() + READ_AHEAD;
         if self.filled.start != 0 {
@@ -68,7 +69,7 @@ impl Receiver {
             self.filled = 0..self.filled.len();
         }
         let start = self.filled.end;
-        let end = self.buffer.len().min(start.saturating_add(wanted));
+        let end = self.buffer.len().min(start + wanted);
         &mut self.buffer[start..end]
     }
 
@@ -76,7 +77,8 @@ impl Receiver {
     ///
     /// More than there was space for is taken as all of it.
     pub fn handle_filled(&mut self, len: usize) {
-        self.filled.end = self.filled.end.saturating_add(len).min(self.buffer.len());
+        let len = len.min(self.lacking() + READ_AHEAD);
+        self.filled.end = (self.filled.end + len).min(self.buffer.len());
     }
 
     /// Copies as many of `bytes` as there is space for, and returns how many.

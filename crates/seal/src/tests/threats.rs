@@ -40,7 +40,8 @@ fn each_attack_of_the_page_has_its_test() {
 }
 
 /// Tests that are no attacks.
-const OTHER: [&str; 4] = [
+const OTHER: [&str; 5] = [
+    "records::no_more_is_received_than_there_was_space_for",
     "records::an_alert_may_come_first",
     "records::a_body_of_another_length_is_refused",
     "credentials::the_time_is_told",
