@@ -123,6 +123,8 @@ pub struct Handshake {
     body_left: usize,
     /// Bytes of the peer's so far.
     received: usize,
+    /// The shell has accepted the peer.
+    accepted: bool,
 }
 
 impl core::fmt::Debug for Handshake {
@@ -165,9 +167,18 @@ impl Handshake {
 
     fn new(tls: Connection, peer_kind: CredentialKind, own: (CredentialKind, [u8; 32])) -> Self {
         let (own_kind, own_hash) = own;
-        let (header, header_len, body_left, received) = ([0; TLS_HEADER], 0, 0, 0);
-        let stage = Stage::Tls;
-        Self { tls, stage, peer_kind, own_kind, own_hash, header, header_len, body_left, received }
+        Self {
+            tls,
+            stage: Stage::Tls,
+            peer_kind,
+            own_kind,
+            own_hash,
+            header: [0; TLS_HEADER],
+            header_len: 0,
+            body_left: 0,
+            received: 0,
+            accepted: false,
+        }
     }
 
     fn is_client(&self) -> bool {
@@ -294,7 +305,8 @@ impl Handshake {
         while !bytes.is_empty() {
             let reader: &mut dyn Read = &mut bytes;
             match self.tls.read_tls(reader) {
-                // After a close_notify, which nobody sends in a handshake.
+                // The library reads no more after a close_notify, which it takes behind the switch
+                // alone.
                 Ok(0) => return Err(HandshakeError::TlsAfterSwitch),
                 Ok(_) => {}
                 // The library's buffer for one message is full.
@@ -342,10 +354,11 @@ impl Handshake {
 
     /// Bytes for the peer; empty if there are none.
     ///
-    /// A client's last flight, with its credential, is held back until [`Self::accept`].
+    /// A client's last flight, with its credential, is held back until [`Self::accept`]. If that
+    /// does not come, because the handshake fails or the shell refuses, the flight is never sent.
     pub fn poll_output(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
-        if matches!(self.stage, Stage::Judging(_)) && self.is_client() {
+        if self.is_client() && !self.tls.is_handshaking() && !self.accepted {
             return out;
         }
         while self.tls.wants_write() {
@@ -374,6 +387,7 @@ impl Handshake {
                 return Err(HandshakeError::OutOfStep);
             }
         }
+        self.accepted = true;
         Ok(())
     }
 

@@ -266,6 +266,44 @@ fn data_by_tls_is_no_sealed_record() {
     assert_eq!(error, crate::OpenError::UnknownKind { kind: 23 });
 }
 
+/// The client's credential does not go to a server that its shell has not accepted, however the
+/// handshake ends.
+#[test]
+fn a_credential_is_not_shown_before_the_judgement() {
+    let ends = Ends::common();
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let certified = Arc::clone(&ends.server.identity().certified);
+    let resolver = rustls::server::AlwaysResolvesServerRawPublicKeys::new(certified);
+    for alpn in [vec![], vec![ALPN.to_vec()]] {
+        let mut config = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .with_client_cert_verifier(Arc::new(AnyRawKey::new(&provider)))
+            .with_cert_resolver(Arc::new(resolver.clone()));
+        config.alpn_protocols = alpn;
+        let is_ours = !config.alpn_protocols.is_empty();
+        let mut server = rustls::ServerConnection::new(Arc::new(config)).unwrap();
+        let mut client = ends.begin().client;
+        let bytes = client.poll_output();
+        server.read_tls(&mut &bytes[..]).unwrap();
+        server.process_new_packets().unwrap();
+        let mut flight = Vec::new();
+        while server.wants_write() {
+            server.write_tls(&mut flight).unwrap();
+        }
+        if is_ours {
+            assert_eq!(client.handle_bytes(&flight), Ok(flight.len()));
+            assert_eq!(client.step(), Step::Judging);
+            client.handle_end_of_stream();
+        } else {
+            // The server has not agreed to the protocol.
+            assert_eq!(client.handle_bytes(&flight), Err(HandshakeError::WrongProtocol));
+        }
+        assert_eq!(client.step(), Step::Failed);
+        assert!(client.poll_output().is_empty());
+    }
+}
+
 /// A server that goes on with TLS where its first sealed record was to come.
 #[test]
 fn a_server_that_goes_on_with_tls_is_refused() {
