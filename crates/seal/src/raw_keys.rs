@@ -124,3 +124,25 @@ impl ClientCertVerifier for AnyRawKey {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lone SubjectPublicKeyInfo of Ed25519, and nothing else.
+    #[test]
+    fn only_lone_ed25519_keys_are_taken() {
+        let right = [&ED25519_PREFIX[..], &[7; 32]].concat();
+        let check = |bytes: &[u8], more: &[CertificateDer<'_>]| {
+            AnyRawKey::check(&CertificateDer::from(bytes.to_vec()), more).is_ok()
+        };
+        assert!(check(&right, &[]));
+        assert!(!check(&right, &[CertificateDer::from(right.clone())]));
+        assert!(!check(&right[..43], &[]) && !check(&[&right[..], &[0]].concat(), &[]));
+        assert!(!check(&[], &[]) && !check(&[7; 44], &[]));
+        // Another algorithm: X25519 (RFC 8410 3).
+        let mut other = right;
+        other[8] = 0x6e;
+        assert!(!check(&other, &[]));
+    }
+}
