@@ -1,10 +1,13 @@
 //! Honest sessions.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use super::world::{Authority, Ends, Event, NOW, Side, raw_key};
 use crate::{
-    CredentialKind, Handshake, HandshakeError, MAX_BOUND, MIN_BOUND, Opener, Padding, Reason,
-    RekeyAfter, SealError, SealJob, Sealer, Session, SessionSettings, Step, Suite, SuiteChoice,
-    Trust,
+    ClientEndpoint, CredentialKind, Handshake, HandshakeError, Identity, MAX_BOUND, MIN_BOUND,
+    Opener, Padding, Reason, RekeyAfter, SealError, SealJob, Sealer, ServerEndpoint, Session,
+    SessionSettings, Step, Suite, SuiteChoice, Trust, generate_key_pem,
 };
 
 #[test]
@@ -281,6 +284,30 @@ fn nothing_follows_the_end() {
     let alert = server.sealer.alert(Reason::GoingAway).unwrap();
     assert_eq!(server.sealer.alert(Reason::GoingAway), Err(SealError::Ended));
     assert_eq!(client.receive(alert.as_ref()).unwrap(), [Event::Alert(Reason::GoingAway)]);
+}
+
+/// Neither an identity nor what is made of it prints the private key.
+#[test]
+fn private_keys_are_not_printed() {
+    let pem = generate_key_pem().unwrap();
+    let der = STANDARD.decode(pem.lines().nth(1).unwrap()).unwrap();
+    // The last 32 bytes of RFC 8410's encoding.
+    let seed = &der[16..];
+    assert_eq!(seed.len(), 32);
+    let identity = Identity::raw_key(&pem).unwrap();
+    let choice = SuiteChoice::default();
+    let client = ClientEndpoint::new(identity.clone(), &Trust::RawKeys, choice).unwrap();
+    let server = ServerEndpoint::new(identity.clone(), &Trust::RawKeys, choice).unwrap();
+    let handshake = Handshake::client(&client, "disks.example", NOW).unwrap();
+    let printed = format!("{identity:?} {client:?} {server:?} {handshake:?}");
+    // Its first bytes as decimal, as hexadecimal numbers, and as text.
+    let decimal = format!("{}, {}, {}, {}", seed[0], seed[1], seed[2], seed[3]);
+    let hex: String = seed[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    for part in [&decimal, &hex, &hex.to_uppercase(), &pem[50..60]] {
+        assert!(!printed.contains(part), "{printed}");
+    }
+    // The public key is there, so the printed text does have bytes.
+    assert!(printed.contains(&identity.fingerprint().to_string()));
 }
 
 /// The values that a shell keeps can go to other threads, and print no secret.
