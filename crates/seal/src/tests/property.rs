@@ -110,6 +110,60 @@ proptest! {
         prop_assert!(arrived == expected);
     }
 
+    /// Both directions at once, with delays of any length. A Rekey that asks is answered once, by
+    /// one that does not ask.
+    #[test]
+    fn both_directions_go_on_at_once(
+        suite in suite(),
+        steps in prop::collection::vec((any::<bool>(), action(), 0..3000usize), 1..60),
+    ) {
+        let (client, server) = keyed(suite, SessionSettings::default());
+        let mut ends = [client, server];
+        let (mut sent, mut arrived) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+        let (mut asked, mut answered) = ([0, 0], [0, 0]);
+        // Then a last round, in which all that is on its way arrives.
+        let last = [true, false, true, false].map(|side| (side, Action::Send(1), usize::MAX));
+        for (number, (side, action, moved)) in steps.into_iter().chain(last).enumerate() {
+            let from = usize::from(side);
+            match action {
+                Action::Send(len) => {
+                    let data = data(number, len.min(5000));
+                    let record = ends[from].record(&data).unwrap();
+                    ends[from].output.extend(record);
+                    sent[from].extend(data);
+                }
+                Action::Rekey(ask) => {
+                    if let Ok(rekey) = ends[from].sealer.rekey(ask) {
+                        ends[from].output.extend(rekey.as_ref());
+                        asked[from] += usize::from(ask);
+                    }
+                }
+            }
+            let moved = moved.min(ends[from].output.len());
+            let bytes: Vec<u8> = ends[from].output.drain(..moved).collect();
+            let to = 1 - from;
+            for event in ends[to].receive(&bytes).unwrap() {
+                match event {
+                    Event::Data(data) => arrived[from].extend(data),
+                    Event::Rekeyed(_, true) => {
+                        // A key that was changed many times in a row stays.
+                        if let Ok(rekey) = ends[to].sealer.rekey(false) {
+                            ends[to].output.extend(rekey.as_ref());
+                        }
+                        answered[to] += 1;
+                    }
+                    Event::Rekeyed(_, false) => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        prop_assert!(sent == arrived);
+        prop_assert_eq!(asked, [answered[1], answered[0]]);
+        for (one, other) in [(0, 1), (1, 0)] {
+            prop_assert_eq!(ends[one].sealer.epoch(), ends[other].receiver.opener().epoch());
+        }
+    }
+
     /// Any bytes in the place of records: an error or nothing, and no data.
     #[test]
     fn any_bytes_are_no_records(
