@@ -149,6 +149,28 @@ fn connections_to_another_program_of_the_instance_follow_each_other() {
     end(&world);
 }
 
+/// Each relay's kernel chooses ports by itself, so another one may have had the same connection.
+#[test]
+fn a_connection_of_another_relay_may_be_remembered() {
+    let Some(world) = world() else { return };
+    let serve = world.script("echo.py", &["0.0.0.0", "8000"]);
+    let echo = Running::start(world.on_net("net", &serve));
+    let _ = echo.line("ready");
+    let script = "import socket, sys\n\
+        c = socket.socket(); c.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n\
+        c.bind(('0.0.0.0', 7777)); c.connect((sys.argv[1], 8000))\n\
+        c.sendall(b'hello'); print(c.recv(5)); c.shutdown(socket.SHUT_WR); print(c.recv(5))\n";
+    let words = world.python(&["-c", script, STACK]);
+    let relay = ["run", "--net", "net", "--intercept", "seccomp", "--"].map(str::to_owned);
+    let words: Vec<_> = relay.into_iter().chain(words).collect();
+    for _ in 0..3 {
+        let said = Running::start(world.tasuki(&words)).finish().success();
+        assert_eq!(said.stdout, "b'hello'\nb''\n", "{said}");
+    }
+    drop(echo);
+    end(&world);
+}
+
 /// A child connects to ports whose listening sockets come and go. None of its connections keeps the
 /// program from its port.
 #[test]

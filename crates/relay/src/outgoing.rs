@@ -92,11 +92,14 @@ async fn connect(relay: &Rc<Relay>, syn: Syn, frame: &[u8]) {
     tokio::task::spawn_local(carry(Rc::clone(relay), kernel, tasuki));
 }
 
-/// Connects through the instance, from the program's own port if nobody else has it.
+/// Connects through the instance, from the program's own port if nobody else has it, and no
+/// connection of a moment ago from there to the same end is still remembered (TIME-WAIT).
 async fn connect_outside(syn: Syn) -> io::Result<TasukiStream> {
     let local = SocketAddr::new(unspecified(syn.to.is_ipv6()), syn.from.port());
     match TasukiStream::connect_from(local, syn.to).await {
-        Err(error) if matches!(errno(&error), Errno::ADDRINUSE | Errno::ACCESS) => {
+        Err(error)
+            if matches!(errno(&error), Errno::ADDRINUSE | Errno::ADDRNOTAVAIL | Errno::ACCESS) =>
+        {
             TasukiStream::connect(syn.to).await
         }
         other => other,
@@ -106,6 +109,7 @@ async fn connect_outside(syn: Syn) -> io::Result<TasukiStream> {
 /// The program's connect(2) fails. After a timeout the kernel's own SYN will have timed out too.
 fn refuse(relay: &Relay, syn: &Syn, frame: &[u8], error: &io::Error) {
     let errno = errno(error);
+    tracing::debug!(to = %syn.to, %error, "a program's connection is not made");
     if errno == Errno::TIMEDOUT {
         return;
     }
