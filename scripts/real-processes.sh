@@ -19,7 +19,7 @@ over_packet="$everywhere crowd native hostile malformed death ping"
 over_xdp="$over_packet"
 over_wire="transfer parallel urgent errors faults ipv6 crowd native hostile death"
 # Families of programs that people run.
-programs_people_run="databases web_servers languages inetd file_transfer network_tools curl shells debuggers
+programs_people_run="databases web_servers languages inetd file_transfer network_tools curl shells debuggers storage
     programs_watch"
 # Leaves out the versions of a test for the other modes.
 in_split="--skip fused_mode --skip library_mode"

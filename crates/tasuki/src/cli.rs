@@ -6,6 +6,7 @@ mod instruments;
 mod pages;
 mod processes;
 mod run;
+mod storage;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,6 +20,9 @@ pub(crate) use self::instance::{InstanceOptions, Ipv6Choice, Switch};
 pub(crate) use self::instruments::{StagesArgs, StatsArgs};
 pub(crate) use self::processes::{RelayArgs, ServerArgs};
 pub(crate) use self::run::{Intercept, RunArgs};
+pub(crate) use self::storage::{
+    TargetArgs, TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs, TargetUpArgs,
+};
 
 /// Run unmodified programs on a TCP/IP stack made of small processes
 ///
@@ -54,6 +58,7 @@ pub(crate) enum Command {
     #[command(after_help = NEIGH_EXAMPLES)]
     Neigh(NetworkArgs),
     Capture(CaptureArgs),
+    Target(TargetArgs),
     Completion(CompletionArgs),
     #[command(hide = true)]
     Manual(ManualArgs),
@@ -446,6 +451,7 @@ mod tests {
                 "route",
                 "neigh",
                 "capture",
+                "target",
                 "completion"
             ]
         );

@@ -1,5 +1,6 @@
 //! The commands, one module each.
 
+pub(crate) mod background;
 pub(crate) mod capture;
 pub(crate) mod completion;
 pub(crate) mod down;
@@ -12,6 +13,7 @@ pub(crate) mod server;
 pub(crate) mod ss;
 pub(crate) mod stages;
 pub(crate) mod stats;
+pub(crate) mod target;
 pub(crate) mod up;
 
 use std::io::{self, Write};

@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         }
         Err(help) => help.exit(),
     };
-    log::start(command::up::background_log().is_some());
+    log::start(command::background::log_path().is_some());
     let done = match cli.command {
         Command::Run(run) => command::run::run(run),
         Command::Up(up) => command::up::up(&up),
@@ -68,6 +68,7 @@ fn main() -> ExitCode {
         Command::Route(network) => command::network::route(&network),
         Command::Neigh(network) => command::network::neigh(&network),
         Command::Capture(capture) => command::capture::capture(&capture),
+        Command::Target(target) => command::target::target(&target),
         Command::Completion(completion) => command::completion::completion(&completion),
         Command::Manual(manual) => command::manual::manual(&manual),
         Command::Relay(relay) => command::relay::relay(&relay),

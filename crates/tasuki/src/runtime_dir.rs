@@ -38,6 +38,9 @@ const BACKLOG: i32 = 128;
 /// Where root's instances are.
 const ROOTS: &str = "/run/tasuki";
 
+/// How the name of a target's socket ends.
+const TARGET_SOCKET: &str = ".target.sock";
+
 /// How long to wait for another `tasuki` that starts at the same time.
 const LOCK_PATIENCE: Duration = Duration::from_secs(15);
 
@@ -182,11 +185,14 @@ impl RuntimeDir {
 
     /// The instances that have a socket in this directory.
     fn names(&self) -> Vec<InstanceName> {
+        self.names_with(".sock")
+    }
+
+    /// The names before this end of a file's name.
+    fn names_with(&self, end: &str) -> Vec<InstanceName> {
         let entries = Dir::read_from(&self.fd).into_iter().flatten().filter_map(Result::ok);
         entries
-            .filter_map(|entry| {
-                entry.file_name().to_str().ok()?.strip_suffix(".sock")?.parse().ok()
-            })
+            .filter_map(|entry| entry.file_name().to_str().ok()?.strip_suffix(end)?.parse().ok())
             .collect()
     }
 
@@ -195,11 +201,11 @@ impl RuntimeDir {
         self.path.join(socket_name(name, audience))
     }
 
-    /// Makes a background instance's log file, or empties it; its path and the file.
+    /// Makes the log file of a background process, or empties it; its path and the file.
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn make_log(&self, name: &InstanceName) -> Result<(PathBuf, File), Failure> {
+    pub(crate) fn make_log(&self, name: &str) -> Result<(PathBuf, File), Failure> {
         let file = format!("{name}.log");
         let path = self.path.join(&file);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
@@ -269,18 +275,52 @@ impl RuntimeDir {
         let left = socket_name(name, Audience::Operators);
         let _ = rustix::fs::unlinkat(&self.fd, left, AtFlags::empty());
         // An instance that has a programs' socket has operators, too.
-        let operators = self.bind_one(name, Audience::Operators, None)?;
-        let programs = self.bind_one(name, Audience::Programs, group)?;
+        let operators = self.bind_one(&socket_name(name, Audience::Operators), None)?;
+        let programs = self.bind_one(&socket_name(name, Audience::Programs), group)?;
         Ok(InstanceSockets { programs, operators })
     }
 
-    fn bind_one(
-        &self,
-        name: &InstanceName,
-        audience: Audience,
-        group: Option<Gid>,
-    ) -> Result<SocketFile, Failure> {
-        let path = self.socket(name, audience);
+    /// The paths of the sockets of all targets, with their names.
+    pub(crate) fn targets() -> Vec<(InstanceName, PathBuf)> {
+        let user = rustix::process::geteuid();
+        let directories = Self::candidates().into_iter().filter_map(|it| Self::open(it, user).ok());
+        let of = |it: Self| {
+            let names = it.names_with(TARGET_SOCKET).into_iter();
+            names.map(|name| (name.clone(), it.target_socket(&name))).collect::<Vec<_>>()
+        };
+        let mut all: Vec<_> = directories.flat_map(of).collect();
+        all.sort();
+        all
+    }
+
+    fn target_socket(&self, name: &InstanceName) -> PathBuf {
+        self.path.join(format!("{name}{TARGET_SOCKET}"))
+    }
+
+    /// Binds the socket by which a target is managed. Hold the lock.
+    ///
+    /// # Errors
+    /// [`Code::AlreadyRunning`]; the system's.
+    pub(crate) fn bind_target(&self, name: &InstanceName) -> Result<SocketFile, Failure> {
+        let path = self.target_socket(name);
+        match UnixStream::connect(&path) {
+            Ok(_) => {
+                let sentence = format!(
+                    "target {name} is already running; end it with `tasuki target down {name}`"
+                );
+                return Err(Failure::new(Code::AlreadyRunning, sentence));
+            }
+            // If that fails, binding says why.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                let _ = std::fs::remove_file(&path);
+            }
+            Err(_) => {}
+        }
+        self.bind_one(&format!("{name}{TARGET_SOCKET}"), None)
+    }
+
+    fn bind_one(&self, file: &str, group: Option<Gid>) -> Result<SocketFile, Failure> {
+        let path = self.path.join(file);
         let failed = |error: io::Error| {
             Failure::system(format!("make the socket {}", path.display()), error)
         };
@@ -291,7 +331,7 @@ impl RuntimeDir {
         let listener = listener.map_err(failed)?;
         // Connections inherit it. Before Linux 6.16 a thread closes what they bring.
         let _ = refuse_descriptors(&listener);
-        self.check_socket(name, audience, group)
+        self.check_socket(file, group)
             .map_err(io::Error::from)
             .and_then(|()| listener.set_nonblocking(true))
             .and_then(|()| Ok(rustix::net::listen(&listener, BACKLOG)?))
@@ -302,22 +342,16 @@ impl RuntimeDir {
 
     /// Checks that the socket, which was bound by its path, lies in this very directory: another
     /// one may have taken the path meanwhile. Then sets its mode.
-    fn check_socket(
-        &self,
-        name: &InstanceName,
-        audience: Audience,
-        group: Option<Gid>,
-    ) -> Result<(), Errno> {
-        let file = socket_name(name, audience);
-        let stat = rustix::fs::statat(&self.fd, &file, AtFlags::SYMLINK_NOFOLLOW)?;
+    fn check_socket(&self, file: &str, group: Option<Gid>) -> Result<(), Errno> {
+        let stat = rustix::fs::statat(&self.fd, file, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
             return Err(Errno::NOTSOCK);
         }
         if group.is_some() {
-            rustix::fs::chownat(&self.fd, &file, None, group, AtFlags::SYMLINK_NOFOLLOW)?;
+            rustix::fs::chownat(&self.fd, file, None, group, AtFlags::SYMLINK_NOFOLLOW)?;
         }
         let mode = if group.is_some() { 0o660 } else { 0o600 };
-        rustix::fs::chmodat(&self.fd, &file, Mode::from_raw_mode(mode), AtFlags::empty())
+        rustix::fs::chmodat(&self.fd, file, Mode::from_raw_mode(mode), AtFlags::empty())
     }
 }
 
@@ -477,10 +511,10 @@ mod tests {
         let victim = directory.path().join("victim");
         std::fs::write(&victim, "kept").unwrap();
         std::os::unix::fs::symlink(&victim, directory.path().join("a.log")).unwrap();
-        assert_eq!(place.make_log(&name).unwrap_err().code, Code::Output);
+        assert_eq!(place.make_log(name.as_str()).unwrap_err().code, Code::Output);
         assert_eq!(std::fs::read_to_string(&victim).unwrap(), "kept");
         std::fs::remove_file(directory.path().join("a.log")).unwrap();
-        let (path, _file) = place.make_log(&name).unwrap();
+        let (path, _file) = place.make_log(name.as_str()).unwrap();
         assert_eq!(path, directory.path().join("a.log"));
     }
 

@@ -9,8 +9,8 @@
 //! `fuzz/Cargo.toml`, and some seeds in `fuzz/corpus/NAME/`.
 //!
 //! ```text layers
-//! call_slots dhcp fragments frame_input ipv6_link iscsi_initiator iscsi_target scsi_commands
-//!   seal_handshake seal_records tcp_sequence: the targets
+//! call_slots dhcp fragments frame_input ipv6_link tcp_sequence: the targets of the network
+//! iscsi_initiator iscsi_target scsi_commands seal_handshake seal_records: those of storage
 //! memory: buffers of a stack in private memory
 //! packet: packets and their checksums
 //! ```

@@ -37,17 +37,19 @@ fn options_in(section: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The options of a command, but for --help.
+/// The options of a command and of its own commands, but for --help.
 fn options_of(command: &clap::Command) -> BTreeSet<String> {
+    let inner: Vec<_> = command.get_subcommands().flat_map(options_of).collect();
     let arguments = command.get_arguments().filter(|one| one.get_id() != "help");
-    arguments
+    let own: Vec<_> = arguments
         .flat_map(|one| {
             let longs = one.get_long_and_visible_aliases().unwrap_or_default();
             let shorts = one.get_short_and_visible_aliases().unwrap_or_default();
             let longs = longs.into_iter().map(|long| format!("--{long}"));
             longs.chain(shorts.into_iter().map(|short| format!("-{short}"))).collect::<Vec<_>>()
         })
-        .collect()
+        .collect();
+    own.into_iter().chain(inner).collect()
 }
 
 #[test]

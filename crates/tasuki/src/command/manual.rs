@@ -16,10 +16,12 @@ use crate::cli::{ENVIRONMENT, ManualArgs, visible};
 use crate::exit::{self, Failure};
 
 /// Files of running instances, and installed files.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 8] = [
     ("/run/tasuki/NAME.sock", "Socket of the instance NAME for programs"),
     ("/run/tasuki/NAME.operator.sock", "Socket of the instance NAME for operators, mode 0600"),
     ("/run/tasuki/NAME.log", "Messages of an instance that `tasuki up` started"),
+    ("/run/tasuki/NAME.target.sock", "Socket of the target NAME for operators, mode 0600"),
+    ("/run/tasuki/NAME.target.log", "Messages of a target that `tasuki target up` started"),
     ("$XDG_RUNTIME_DIR/tasuki/", "The same, for users other than root"),
     ("../lib/tasuki/libtasuki_preload.so", "What gets programs onto the stack, seen from tasuki"),
     ("../share/doc/tasuki/", "README.md, docs/, and examples/instance.toml with every key"),
@@ -53,7 +55,9 @@ fn write_all(directory: &Path) -> io::Result<()> {
     }
     let mut all = visible().disable_help_subcommand(true);
     all.build();
-    for command in std::iter::once(&all).chain(all.get_subcommands()) {
+    let inner = all.get_subcommands().flat_map(Command::get_subcommands);
+    let inner = inner.filter(|command| command.get_name() != "help");
+    for command in std::iter::once(&all).chain(all.get_subcommands()).chain(inner) {
         let man = Man::new(command.clone()).manual("Tasuki").date("").source(SOURCE);
         let mut page = create(&directory.join("man/man1").join(man.get_filename()))?;
         write_page(&man, command, &mut page)?;

@@ -1,0 +1,227 @@
+//! One connection of an initiator.
+//!
+//! ```text
+//!  stream ──▶ read: handle_bytes ──▶ events ──▶ a task for each command ──▶ device, volumes
+//!  stream ◀── write: poll_transmit ◀─────────── data-in, requests for data-out, completions
+//! ```
+//!
+//! Reading, writing, timers and commands are tasks of one thread that share the protocol's state.
+//! Data-in lies where it was read until it is written to the stream.
+
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use iscsi::pdu::LoginStatus;
+use iscsi::target::{CloseReason, LoginInfo, TargetCommand};
+use iscsi::{TargetEvent, Transmit};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+
+use crate::portal::Portal;
+use crate::session::{Ends, RunningTask, Session};
+use crate::{command, management};
+
+/// Bytes that are read from the stream at a time.
+const INPUT: usize = 256 << 10;
+/// Bytes that are handed to the stream at a time.
+const OUTPUT: usize = 256 << 10;
+/// Pieces that are handed to the stream at a time.
+const PIECES: usize = 64;
+
+/// Serves a connection until it is over.
+pub(crate) async fn serve<S>(portal: &Rc<Portal>, stream: S, ends: Ends, random: [u8; 64])
+where
+    S: AsyncRead + AsyncWrite + 'static,
+{
+    let session = Session::new(&portal.device, &portal.sessions, ends, random);
+    let connection = Connection { portal: Rc::clone(portal), session: Rc::clone(&session) };
+    portal.expect_login(&session);
+    let (reader, writer) = tokio::io::split(stream);
+    // The writer ends when the connection is over and all of its output has left.
+    tokio::select! {
+        () = connection.read(reader) => {}
+        _ = connection.write(writer) => {}
+        () = connection.watch() => {}
+    }
+    portal.forget_login(&session);
+    session.end();
+}
+
+struct Connection {
+    portal: Rc<Portal>,
+    session: Rc<Session>,
+}
+
+impl Connection {
+    async fn read(&self, mut reader: impl AsyncRead + Unpin) {
+        loop {
+            let mut buffer = BytesMut::with_capacity(INPUT);
+            match reader.read_buf(&mut buffer).await {
+                Ok(0) | Err(_) => break,
+                Ok(_) => {}
+            }
+            let mut input = buffer.freeze();
+            while !input.is_empty() {
+                let left = input.len();
+                self.session.connection.borrow_mut().handle_bytes(self.session.now(), &mut input);
+                self.handle_events();
+                self.session.output.notify_one();
+                if input.len() == left {
+                    // Its output has to leave before it takes more.
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            }
+            if self.session.closed.get() {
+                break;
+            }
+        }
+        if self.session.closed.get() {
+            // The writer ends it.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn write(&self, mut writer: impl AsyncWrite + Unpin) -> io::Result<()> {
+        loop {
+            let mut pieces = Vec::new();
+            let mut len = 0;
+            while len < OUTPUT && pieces.len() < PIECES {
+                let Some(pdu) = self.session.connection.borrow_mut().poll_transmit() else { break };
+                len += pdu.wire_len();
+                pieces.extend(Transmit::into_pieces(pdu));
+            }
+            if pieces.is_empty() {
+                if self.session.closed.get() {
+                    return writer.shutdown().await;
+                }
+                self.session.output.notified().await;
+            } else {
+                write_all(&mut writer, &pieces).await?;
+            }
+        }
+    }
+
+    /// Timers of the protocol.
+    async fn watch(&self) {
+        loop {
+            let due = self.session.connection.borrow().next_timeout();
+            let pause =
+                due.map_or(Duration::from_secs(1), |due| due.saturating_sub(self.session.now()));
+            tokio::time::sleep(pause.clamp(Duration::from_millis(10), Duration::from_secs(1)))
+                .await;
+            self.session.connection.borrow_mut().handle_timeout(self.session.now());
+            self.handle_events();
+            self.session.output.notify_one();
+        }
+    }
+
+    fn handle_events(&self) {
+        loop {
+            let event = self.session.connection.borrow_mut().poll_event();
+            let Some(event) = event else { return };
+            self.handle(event);
+        }
+    }
+
+    fn handle(&self, event: TargetEvent) {
+        match event {
+            TargetEvent::Login(info) => {
+                let answer = self.portal.judge(&info);
+                let _ = self.session.connection.borrow_mut().answer_login(answer);
+            }
+            TargetEvent::SessionReady(info) => self.begin(&info),
+            TargetEvent::Command(command) => self.start(command),
+            TargetEvent::DataOut { task, offset, data } => {
+                if let Some(running) = self.session.tasks.borrow().get(&task) {
+                    let _ = running.data.send((offset, data));
+                }
+            }
+            TargetEvent::TaskFailed(task) => self.session.forget(task),
+            TargetEvent::TaskManagement { request, function, lun, task } => {
+                management::manage(&self.session, request, function, lun, task);
+            }
+            TargetEvent::SendTargets { request, scope } => {
+                let records = self.portal.records(&scope, self.session.ends.local);
+                let _ = self.session.connection.borrow_mut().answer_send_targets(request, &records);
+            }
+            TargetEvent::Logout(_) => self.session.forget_all(),
+            TargetEvent::Closed(reason) => self.closed_by(&reason),
+            TargetEvent::Rejected { opcode, reason } => {
+                tracing::debug!(peer = %self.session.ends.peer, opcode, ?reason, "rejected a PDU");
+            }
+            TargetEvent::LoggedIn(parameters) => {
+                tracing::debug!(peer = %self.session.ends.peer, ?parameters, "logged in");
+            }
+            TargetEvent::Pong => {}
+        }
+    }
+
+    /// A session begins. One of the same initiator port ends before (RFC 7143 6.3.5).
+    fn begin(&self, info: &LoginInfo) {
+        let name = (info.initiator.as_str().to_owned(), info.isid);
+        if info.target.is_none() {
+            let tsih = self.session.device.next_tsih();
+            let _ = self.session.connection.borrow_mut().accept_session(self.session.now(), tsih);
+            return;
+        }
+        let old = self.session.table.borrow_mut().remove(&name);
+        if let Some(old) = old {
+            let peer = self.session.ends.peer;
+            tracing::info!(%peer, initiator = name.0, "the session is reinstated");
+            old.end();
+        }
+        match self.session.device.add_nexus(&name.0, info.isid.0) {
+            Ok(nexus) => {
+                self.session.enter(name, nexus);
+                self.portal.forget_login(&self.session);
+                let tsih = self.session.device.next_tsih();
+                let _ =
+                    self.session.connection.borrow_mut().accept_session(self.session.now(), tsih);
+            }
+            Err(error) => {
+                tracing::warn!(%error, peer = %self.session.ends.peer, "refused a session");
+                let status = LoginStatus::OutOfResources;
+                let _ = self.session.connection.borrow_mut().refuse_session(status);
+            }
+        }
+    }
+
+    fn closed_by(&self, reason: &CloseReason) {
+        match reason {
+            CloseReason::Logout => {}
+            reason => {
+                tracing::warn!(peer = %self.session.ends.peer, ?reason, "the connection is closed");
+            }
+        }
+        self.session.closed.set(true);
+        self.session.forget_all();
+    }
+
+    /// Begins a command, in the order of its coming.
+    fn start(&self, received: TargetCommand) {
+        let (id, lun) = (received.task, received.lun);
+        let (data, parts) = mpsc::unbounded_channel();
+        self.session.tasks.borrow_mut().insert(id, RunningTask { lun, abort: None, data });
+        let Some(run) = command::begin(&self.session, received, parts) else { return };
+        let handle = tokio::task::spawn_local(run);
+        if let Some(running) = self.session.tasks.borrow_mut().get_mut(&id) {
+            running.abort = Some(handle.abort_handle());
+        }
+    }
+}
+
+/// Writes all pieces, without joining them.
+async fn write_all(writer: &mut (impl AsyncWrite + Unpin), pieces: &[Bytes]) -> io::Result<()> {
+    let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+    let mut rest = &mut slices[..];
+    while !rest.is_empty() {
+        let written = writer.write_vectored(rest).await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        IoSlice::advance_slices(&mut rest, written);
+    }
+    writer.flush().await
+}

@@ -1,0 +1,143 @@
+//! What a target is: its name, its units, its portal.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use iscsi::IscsiName;
+use scsi::{BlockSize, LunNumber};
+
+use crate::volume::{SpecificationError, VolumeSpecification};
+
+/// Sessions of a target at a time.
+pub const MOST_SESSIONS: usize = 64;
+/// Units of a target.
+pub const MOST_LUNS: usize = 256;
+/// The port of iSCSI (RFC 7143 13.8).
+pub const PORT: u16 = 3260;
+
+/// A target.
+#[derive(Debug, Clone)]
+pub struct TargetDefinition {
+    /// Its name.
+    pub name: IscsiName,
+    /// Its units.
+    pub luns: BTreeMap<LunNumber, LunDefinition>,
+    /// Where it listens.
+    pub portal: SocketAddr,
+    /// The folder for reservations and mode pages that outlive the process; `None`: they do not.
+    pub state: Option<PathBuf>,
+}
+
+/// A unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LunDefinition {
+    /// Its bytes.
+    pub volume: VolumeSpecification,
+    /// Bytes of a block.
+    pub block_size: BlockSize,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// The medium can be ejected.
+    pub removable: bool,
+    /// Writes without FUA are acknowledged before they are on stable storage, until a flush.
+    pub write_cache: bool,
+    /// Unit serial number; `None`: one that follows from the target's name and the unit's number.
+    pub serial: Option<String>,
+}
+
+/// A word that names no unit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LunError {
+    /// Its volume.
+    #[error(transparent)]
+    Volume(#[from] SpecificationError),
+    /// An option of it.
+    #[error("`{0}` is no option: ro, removable, writethrough, block=512, block=4096, serial=TEXT")]
+    Option(String),
+}
+
+/// `file:PATH[,ro][,removable][,writethrough][,block=4096][,serial=TEXT]`, and the other volumes.
+impl FromStr for LunDefinition {
+    type Err = LunError;
+
+    fn from_str(word: &str) -> Result<Self, LunError> {
+        let mut words = word.split(',');
+        let mut lun = Self {
+            volume: words.next().unwrap_or_default().parse()?,
+            block_size: BlockSize::B512,
+            read_only: false,
+            removable: false,
+            write_cache: true,
+            serial: None,
+        };
+        for option in words {
+            match (option, option.split_once('=')) {
+                ("ro", _) => lun.read_only = true,
+                ("removable", _) => lun.removable = true,
+                ("writethrough", _) => lun.write_cache = false,
+                ("block=512", _) => lun.block_size = BlockSize::B512,
+                ("block=4096", _) => lun.block_size = BlockSize::B4096,
+                (_, Some(("serial", serial))) => lun.serial = Some(serial.to_owned()),
+                _ => return Err(LunError::Option(option.to_owned())),
+            }
+        }
+        Ok(lun)
+    }
+}
+
+/// As it is parsed.
+impl fmt::Display for LunDefinition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},block={}", self.volume, self.block_size.bytes())?;
+        for (set, word) in [
+            (self.read_only, ",ro"),
+            (self.removable, ",removable"),
+            (!self.write_cache, ",writethrough"),
+        ] {
+            if set {
+                f.write_str(word)?;
+            }
+        }
+        self.serial.as_ref().map_or(Ok(()), |serial| write!(f, ",serial={serial}"))
+    }
+}
+
+impl LunDefinition {
+    /// The same unit for a process with another working directory.
+    ///
+    /// # Errors
+    /// There is no working directory.
+    pub fn absolute(mut self) -> io::Result<Self> {
+        if let VolumeSpecification::File(path) = &mut self.volume {
+            *path = std::path::absolute(&*path)?;
+        }
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_has_options() {
+        let lun: LunDefinition = "memory:1M,ro,block=4096,serial=a".parse().unwrap();
+        assert_eq!(lun.volume, VolumeSpecification::Memory(1 << 20));
+        assert!(lun.read_only && lun.write_cache && !lun.removable);
+        assert_eq!(lun.block_size, BlockSize::B4096);
+        assert_eq!(lun.serial.as_deref(), Some("a"));
+        assert_eq!(lun.to_string().parse(), Ok(lun));
+    }
+
+    #[test]
+    fn unknown_options_are_named() {
+        for (word, option) in [("memory:1M,rw", "rw"), ("memory:1M,block=1024", "block=1024")] {
+            let error = word.parse::<LunDefinition>().unwrap_err();
+            assert_eq!(error, LunError::Option(option.to_owned()));
+        }
+    }
+}

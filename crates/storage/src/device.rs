@@ -1,0 +1,279 @@
+//! The target device: logical units with their volumes, sessions, and the tasks of all of them.
+//!
+//! It joins the SCSI device server, which decides, with the volumes, which do. All sessions of a
+//! target share one device. Everything is on one thread.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use scsi::{
+    InitiatorPort, LunConfig, LunNumber, NexusId, Provisioning, RangeLocks, StoredState, Target,
+    TargetError,
+};
+use tokio::sync::oneshot;
+
+use crate::definition::{LunDefinition, MOST_LUNS, MOST_SESSIONS, TargetDefinition};
+use crate::ring::Ring;
+use crate::state_file::StateFile;
+use crate::volume::{OpenError, Volume};
+
+/// Tasks of a target that may run or wait at a time: a whole command window of each session.
+const MOST_TASKS: usize = MOST_SESSIONS * 192;
+/// The portal group, which is also the target port.
+pub(crate) const PORTAL_GROUP: u16 = 1;
+/// Blocks of one command: 8 MiB in blocks of 512 bytes.
+const MOST_TRANSFER: u32 = 16_384;
+
+/// Why a target cannot have a unit.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// Its volume.
+    #[error(transparent)]
+    Volume(#[from] OpenError),
+    /// Its configuration.
+    #[error("logical unit {lun}: {source}")]
+    Unit {
+        /// The unit's number.
+        lun: u16,
+        /// What is wrong.
+        source: TargetError,
+    },
+    /// The target's own configuration.
+    #[error(transparent)]
+    Target(TargetError),
+    /// io_uring.
+    #[error("cannot use io_uring: {0}; see the sysctl kernel.io_uring_disabled")]
+    Ring(std::io::Error),
+}
+
+/// A target device.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) scsi: RefCell<Target>,
+    pub(crate) volumes: RefCell<BTreeMap<LunNumber, Rc<Volume>>>,
+    locks: RefCell<RangeLocks>,
+    /// Tasks that wait for a range, by their keys.
+    waiting: RefCell<HashMap<u64, oneshot::Sender<()>>>,
+    next_key: Cell<u64>,
+    next_nexus: Cell<u64>,
+    next_tsih: Cell<u16>,
+    ring: Rc<Ring>,
+    state: StateFile,
+}
+
+impl Device {
+    /// Opens all volumes of the definition.
+    ///
+    /// # Errors
+    /// The first that cannot be had.
+    pub(crate) fn new(definition: &TargetDefinition) -> Result<Rc<Self>, DeviceError> {
+        let config = scsi::TargetConfig {
+            name: definition.name.as_str().to_owned(),
+            vendor: "TASUKI".to_owned(),
+            revision: "0.1".to_owned(),
+            port_group: 1,
+            ports: vec![PORTAL_GROUP],
+            most_nexuses: MOST_SESSIONS,
+            most_luns: MOST_LUNS,
+        };
+        let target = Target::new(config).map_err(DeviceError::Target)?;
+        let ring = Ring::new().map_err(DeviceError::Ring)?;
+        let device = Rc::new(Self {
+            scsi: RefCell::new(target),
+            volumes: RefCell::default(),
+            locks: RefCell::new(RangeLocks::new(MOST_TASKS)),
+            waiting: RefCell::default(),
+            next_key: Cell::new(0),
+            next_nexus: Cell::new(0),
+            next_tsih: Cell::new(1),
+            ring,
+            state: StateFile::new(definition.state.clone()),
+        });
+        for (number, lun) in &definition.luns {
+            device.add_lun(*number, lun, definition.name.as_str())?;
+        }
+        Ok(device)
+    }
+
+    /// Completes the operations of the volumes, for ever.
+    ///
+    /// # Errors
+    /// io_uring's.
+    pub(crate) async fn run(&self) -> std::io::Result<()> {
+        self.ring.run().await
+    }
+
+    /// Adds a unit. Sessions learn it by a unit attention.
+    ///
+    /// # Errors
+    /// Its volume cannot be opened, or the number is in use.
+    pub(crate) fn add_lun(
+        &self,
+        number: LunNumber,
+        lun: &LunDefinition,
+        target: &str,
+    ) -> Result<(), DeviceError> {
+        let block = lun.block_size.bytes();
+        let volume = Volume::open(&lun.volume, block, lun.read_only, &self.ring)?;
+        let config = self.config(number, lun, target, &volume);
+        let added = self.scsi.borrow_mut().add_lun(number, config);
+        added.map_err(|source| DeviceError::Unit { lun: number.get(), source })?;
+        self.volumes.borrow_mut().insert(number, Rc::new(volume));
+        Ok(())
+    }
+
+    /// Removes a unit. Its tasks go on until the caller aborts them.
+    ///
+    /// # Errors
+    /// There is none of that number.
+    pub(crate) fn remove_lun(&self, number: LunNumber) -> Result<(), DeviceError> {
+        let removed = self.scsi.borrow_mut().remove_lun(number);
+        removed.map_err(|source| DeviceError::Unit { lun: number.get(), source })?;
+        self.volumes.borrow_mut().remove(&number);
+        Ok(())
+    }
+
+    /// Flushes all volumes.
+    pub(crate) async fn flush(&self) {
+        let all: Vec<_> = self.volumes.borrow().iter().map(|(n, v)| (*n, Rc::clone(v))).collect();
+        for (number, volume) in all {
+            if let Err(error) = volume.operate(&scsi::MediumOperation::Flush).await {
+                tracing::error!(%error, lun = number.get(), "what was written last may be lost");
+            }
+        }
+    }
+
+    fn config(
+        &self,
+        number: LunNumber,
+        lun: &LunDefinition,
+        target: &str,
+        volume: &Volume,
+    ) -> LunConfig {
+        let identifier = identifier(target, number);
+        let block = u64::from(lun.block_size.bytes());
+        let serial = lun.serial.clone().unwrap_or_else(|| format!("{identifier:016x}"));
+        let kept = self.state.load(number);
+        let granularity = u32::try_from(4096 / block).unwrap_or(1);
+        LunConfig {
+            block_size: lun.block_size,
+            provisioning: if volume.is_thin() && !lun.read_only {
+                Provisioning::Thin { granularity, anchor: true }
+            } else {
+                Provisioning::Full
+            },
+            read_only: lun.read_only,
+            removable: lun.removable,
+            most_transfer: MOST_TRANSFER,
+            write_cache: lun.write_cache,
+            saves_pages: self.state.is_kept(),
+            mode_pages: kept.mode_pages,
+            reservations: kept.reservations,
+            ..LunConfig::new(&serial, identifier, volume.size() / block)
+        }
+    }
+
+    /// A key for a new task.
+    pub(crate) fn next_key(&self) -> u64 {
+        self.next_key.replace(self.next_key.get() + 1)
+    }
+
+    /// A nexus for a new session.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub(crate) fn add_nexus(&self, name: &str, isid: [u8; 6]) -> Result<NexusId, TargetError> {
+        let nexus = NexusId(self.next_nexus.replace(self.next_nexus.get() + 1));
+        let port = InitiatorPort::new(name, isid)
+            .ok_or(TargetError::OutOfRange("the initiator's name"))?;
+        self.scsi.borrow_mut().add_nexus(nexus, port, PORTAL_GROUP)?;
+        Ok(nexus)
+    }
+
+    /// A session's handle: any number but 0 (RFC 7143 11.12.6).
+    pub(crate) fn next_tsih(&self) -> u16 {
+        let next = self.next_tsih.get().checked_add(1).unwrap_or(1);
+        self.next_tsih.replace(next)
+    }
+
+    /// The unit's volume.
+    pub(crate) fn volume(&self, lun: LunNumber) -> Option<Rc<Volume>> {
+        self.volumes.borrow().get(&lun).cloned()
+    }
+
+    /// Enters a task. The guard gives its ranges back.
+    pub(crate) fn lock(self: &Rc<Self>, key: u64, access: &scsi::Access) -> Option<RangeGuard> {
+        let started = self.locks.borrow_mut().start(key, access);
+        let turn = match started {
+            scsi::Start::Now => None,
+            scsi::Start::Later => {
+                let (sender, turn) = oneshot::channel();
+                self.waiting.borrow_mut().insert(key, sender);
+                Some(turn)
+            }
+            scsi::Start::Full | scsi::Start::Known => return None,
+        };
+        Some(RangeGuard { device: Rc::clone(self), key, turn })
+    }
+
+    fn wake(&self, keys: Vec<u64>) {
+        for key in keys {
+            if let Some(waiting) = self.waiting.borrow_mut().remove(&key) {
+                let _ = waiting.send(());
+            }
+        }
+    }
+
+    /// Stores state of a unit. `false`: it is not on stable storage.
+    pub(crate) fn store(&self, lun: LunNumber, state: &StoredState) -> bool {
+        match self.state.store(lun, state) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(%error, lun = lun.get(), "cannot keep the unit's state");
+                false
+            }
+        }
+    }
+}
+
+/// The ranges of a task, from its begin to its end.
+#[derive(Debug)]
+pub(crate) struct RangeGuard {
+    device: Rc<Device>,
+    key: u64,
+    turn: Option<oneshot::Receiver<()>>,
+}
+
+impl RangeGuard {
+    /// Waits until the task may run.
+    pub(crate) async fn wait(&mut self) {
+        if let Some(turn) = self.turn.take() {
+            // It is not dropped before this guard is.
+            let _ = turn.await;
+        }
+    }
+
+    /// The task holds less from now on.
+    pub(crate) fn narrow(&self, access: &scsi::Access) {
+        let free = self.device.locks.borrow_mut().narrow(self.key, access);
+        self.device.wake(free);
+    }
+}
+
+impl Drop for RangeGuard {
+    fn drop(&mut self) {
+        self.device.waiting.borrow_mut().remove(&self.key);
+        let free = self.device.locks.borrow_mut().finish(self.key);
+        self.device.wake(free);
+    }
+}
+
+/// The same number for the same unit each time, another one for each other unit: FNV-1a.
+fn identifier(target: &str, lun: LunNumber) -> u64 {
+    let bytes = target.bytes().chain(lun.get().to_be_bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    hash & (u64::MAX >> 4)
+}

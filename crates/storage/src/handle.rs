@@ -1,0 +1,143 @@
+//! A running target, for the process that serves it: its state, its units, its end.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use scsi::LunNumber;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use crate::definition::LunDefinition;
+use crate::device::DeviceError;
+use crate::portal::Portal;
+
+/// How long sessions have to end when the target does.
+const LOGOUT_TIME: Duration = Duration::from_secs(1);
+
+/// A running target.
+#[derive(Debug, Clone)]
+pub struct TargetHandle {
+    portal: Rc<Portal>,
+    stop: Rc<Notify>,
+    ending: Rc<Cell<bool>>,
+}
+
+/// What a target is and does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetStatus {
+    /// Its iSCSI name.
+    pub name: String,
+    /// Its process.
+    pub pid: u32,
+    /// `plain`.
+    pub transport: String,
+    /// Where it listens.
+    pub portal: std::net::SocketAddr,
+    /// Its units, in order of number.
+    pub luns: Vec<LunStatus>,
+    /// Its sessions.
+    pub sessions: Vec<SessionStatus>,
+}
+
+/// A unit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LunStatus {
+    /// Its number.
+    pub lun: u16,
+    /// Its volume, as `--lun` has it.
+    pub volume: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// A session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// The initiator's name.
+    pub initiator: String,
+    /// The initiator's part of the session's identifier, in hexadecimal.
+    pub isid: String,
+    /// The initiator's address.
+    pub peer: std::net::SocketAddr,
+    /// Commands that are under way.
+    pub commands: usize,
+}
+
+impl TargetHandle {
+    pub(crate) fn new(portal: Rc<Portal>) -> Self {
+        Self { portal, stop: Rc::default(), ending: Rc::default() }
+    }
+
+    /// What the target is and does now.
+    #[must_use]
+    pub fn status(&self) -> TargetStatus {
+        let device = &self.portal.device;
+        let luns = device.volumes.borrow();
+        let luns = luns.iter().map(|(lun, volume)| LunStatus {
+            lun: lun.get(),
+            volume: volume.specification().to_string(),
+            bytes: volume.size(),
+        });
+        let sessions = self.portal.sessions.borrow();
+        let sessions = sessions.iter().map(|((initiator, isid), session)| SessionStatus {
+            initiator: initiator.clone(),
+            isid: isid.0.iter().map(|byte| format!("{byte:02x}")).collect(),
+            peer: session.ends.peer,
+            commands: session.tasks.borrow().len(),
+        });
+        TargetStatus {
+            name: self.portal.name().as_str().to_owned(),
+            pid: std::process::id(),
+            transport: "plain".to_owned(),
+            portal: self.portal.address(),
+            luns: luns.collect(),
+            sessions: sessions.collect(),
+        }
+    }
+
+    /// Adds a unit.
+    ///
+    /// # Errors
+    /// Its number is in use, or its volume cannot be opened.
+    pub fn add_lun(&self, number: LunNumber, lun: &LunDefinition) -> Result<(), DeviceError> {
+        self.portal.device.add_lun(number, lun, self.portal.name().as_str())
+    }
+
+    /// Removes a unit. Its commands are aborted.
+    ///
+    /// # Errors
+    /// There is no such unit.
+    pub fn remove_lun(&self, number: LunNumber) -> Result<(), DeviceError> {
+        self.portal.device.remove_lun(number)?;
+        let lun = iscsi::Lun::from_bytes(number.to_wire());
+        for session in self.portal.sessions.borrow().values() {
+            session.abort_all(Some(lun));
+        }
+        Ok(())
+    }
+
+    /// Lets the target end: it accepts no more connections, and tells initiators.
+    pub fn end(&self) {
+        self.ending.set(true);
+        self.stop.notify_one();
+    }
+
+    /// Waits for [`TargetHandle::end`], then for the sessions, then for the volumes' caches.
+    pub(crate) async fn ended(&self) {
+        while !self.ending.get() {
+            self.stop.notified().await;
+        }
+        let sessions: Vec<_> = self.portal.sessions.borrow().values().cloned().collect();
+        for session in sessions {
+            session.finish();
+        }
+        let all_gone = async {
+            while !self.portal.sessions.borrow().is_empty() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let _ = tokio::time::timeout(LOGOUT_TIME, all_gone).await;
+        self.portal.device.flush().await;
+    }
+}

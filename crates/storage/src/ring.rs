@@ -1,0 +1,247 @@
+//! io_uring for the back ends: operations on files as futures.
+//!
+//! An operation puts its entry into the submission queue and wakes the task of [`Ring::run`]. That
+//! task runs after the others that are ready, so their operations enter the kernel with one system
+//! call. An eventfd tells it of completions.
+//!
+//! The ring owns the memory and the file of each operation until the kernel has finished it, also
+//! when the future is dropped. The kernel writes into no memory that somebody else has.
+//!
+//! ```text
+//!   read() ──▶ submission queue ──┐             ┌──▶ completion queue ──▶ the future's result
+//!     └─ memory, file ──▶ table   │ run: enter  │ eventfd                  and its memory back
+//!                                 └──▶ kernel ──┘
+//! ```
+
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use io_uring::squeue::Entry;
+use io_uring::{IoUring, opcode, types};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use slab::Slab;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::sleep;
+
+use crate::memory::AlignedMemory;
+
+/// Entries of the submission queue. More operations wait for the next turn of the task.
+const ENTRIES: u32 = 256;
+/// The pause after which a submission is tried again that the kernel could not take.
+const SUBMIT_AGAIN: Duration = Duration::from_millis(1);
+
+/// An io_uring and the operations that are under way in it.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    inner: RefCell<Inner>,
+    completed: AsyncFd<OwnedFd>,
+    submitted: Notify,
+}
+
+struct Inner {
+    uring: IoUring,
+    operations: Slab<Operation>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner").field("operations", &self.operations.len()).finish_non_exhaustive()
+    }
+}
+
+/// What the kernel may use until the operation is over.
+#[derive(Debug)]
+enum Held {
+    Nothing,
+    Memory(AlignedMemory),
+    Bytes(#[expect(dead_code, reason = "it is only kept")] Bytes),
+}
+
+#[derive(Debug)]
+struct Operation {
+    held: Held,
+    _file: Rc<OwnedFd>,
+    done: oneshot::Sender<(io::Result<u32>, Held)>,
+}
+
+impl Ring {
+    /// Makes one, within a tokio runtime.
+    ///
+    /// # Errors
+    /// The system's: ENOSYS or EPERM where io_uring is not allowed.
+    pub(crate) fn new() -> io::Result<Rc<Self>> {
+        let uring = IoUring::builder().build(ENTRIES)?;
+        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        uring.submitter().register_eventfd(event.as_raw_fd())?;
+        let inner = RefCell::new(Inner { uring, operations: Slab::new() });
+        #[expect(deprecated, reason = "what replaces it is unsafe; an owned descriptor stays open")]
+        let completed = AsyncFd::with_interest(event, tokio::io::Interest::READABLE)?;
+        Ok(Rc::new(Self { inner, completed, submitted: Notify::new() }))
+    }
+
+    /// Submits operations and takes completions, for ever.
+    ///
+    /// # Errors
+    /// The system's: no operation completes after that.
+    pub(crate) async fn run(&self) -> io::Result<()> {
+        loop {
+            tokio::select! {
+                () = self.submitted.notified() => {
+                    if !self.inner.borrow_mut().submit()? {
+                        self.submitted.notify_one();
+                        sleep(SUBMIT_AGAIN).await;
+                    }
+                }
+                ready = self.completed.readable() => {
+                    let mut guard = ready?;
+                    let mut count = [0; 8];
+                    if rustix::io::read(&self.completed, &mut count).is_err() {
+                        guard.clear_ready();
+                    }
+                }
+            }
+            self.inner.borrow_mut().complete();
+        }
+    }
+
+    /// Reads from `offset` into the memory, which comes back with the number of its first bytes
+    /// that were read: fewer than it has only at the file's end.
+    pub(crate) async fn read(
+        &self,
+        file: &Rc<OwnedFd>,
+        offset: u64,
+        mut memory: AlignedMemory,
+    ) -> (io::Result<u32>, AlignedMemory) {
+        let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
+        let fd = types::Fd(file.as_raw_fd());
+        let entry = opcode::Read::new(fd, memory.as_mut_ptr(), len).offset(offset).build();
+        match self.operate(file, entry, Held::Memory(memory)).await {
+            (result, Held::Memory(memory)) => (result, memory),
+            (result, _) => (result.and(Err(ended())), AlignedMemory::new(0)),
+        }
+    }
+
+    /// Writes the bytes at `offset`. Gives how many were written. `durable`: they are on stable
+    /// storage then (RWF_DSYNC).
+    pub(crate) async fn write(
+        &self,
+        file: &Rc<OwnedFd>,
+        offset: u64,
+        bytes: Bytes,
+        durable: bool,
+    ) -> io::Result<u32> {
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let fd = types::Fd(file.as_raw_fd());
+        let flags = if durable { rustix::io::ReadWriteFlags::DSYNC.bits() } else { 0 };
+        let entry = opcode::Write::new(fd, bytes.as_ptr(), len);
+        let entry = entry.offset(offset).rw_flags(flags.cast_signed()).build();
+        self.operate(file, entry, Held::Bytes(bytes)).await.0
+    }
+
+    /// fdatasync(2).
+    pub(crate) async fn flush(&self, file: &Rc<OwnedFd>) -> io::Result<()> {
+        let fd = types::Fd(file.as_raw_fd());
+        let entry = opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build();
+        self.operate(file, entry, Held::Nothing).await.0.map(drop)
+    }
+
+    /// fallocate(2).
+    pub(crate) async fn allocate(
+        &self,
+        file: &Rc<OwnedFd>,
+        mode: rustix::fs::FallocateFlags,
+        offset: u64,
+        len: u64,
+    ) -> io::Result<()> {
+        let fd = types::Fd(file.as_raw_fd());
+        let entry = opcode::Fallocate::new(fd, len);
+        let entry = entry.offset(offset).mode(mode.bits().cast_signed()).build();
+        self.operate(file, entry, Held::Nothing).await.0.map(drop)
+    }
+
+    async fn operate(
+        &self,
+        file: &Rc<OwnedFd>,
+        entry: Entry,
+        held: Held,
+    ) -> (io::Result<u32>, Held) {
+        let (done, result) = oneshot::channel();
+        let operation = Operation { held, _file: Rc::clone(file), done };
+        let begun = self.inner.borrow_mut().begin(entry, operation);
+        if let Err((error, held)) = begun {
+            return (Err(error), held);
+        }
+        self.submitted.notify_one();
+        result.await.unwrap_or_else(|_| (Err(ended()), Held::Nothing))
+    }
+}
+
+fn is_for_now(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::INTR | Errno::AGAIN | Errno::BUSY))
+}
+
+fn ended() -> io::Error {
+    io::Error::other("the ring has ended")
+}
+
+impl Inner {
+    fn begin(&mut self, entry: Entry, operation: Operation) -> Result<(), (io::Error, Held)> {
+        if self.uring.submission().is_full()
+            && let Err(error) = self.submit()
+        {
+            return Err((error, operation.held));
+        }
+        let key = self.operations.insert(operation);
+        let entry = entry.user_data(key as u64);
+        // SAFETY: the entry's pointer leads into memory that the table holds until the completion
+        // with this key. The memory does not move when its owner does.
+        let pushed = unsafe { self.uring.submission().push(&entry) };
+        if pushed.is_err() {
+            let operation = self.operations.remove(key);
+            return Err((io::ErrorKind::WouldBlock.into(), operation.held));
+        }
+        Ok(())
+    }
+
+    /// Enters the kernel. `false`: the kernel is short of memory, or completions wait to be taken.
+    fn submit(&self) -> io::Result<bool> {
+        match self.uring.submit() {
+            Ok(_) => Ok(true),
+            Err(error) if is_for_now(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn complete(&mut self) {
+        let Self { uring, operations } = self;
+        for entry in uring.completion() {
+            let Ok(key) = usize::try_from(entry.user_data()) else { continue };
+            let Some(Operation { held, done, .. }) = operations.try_remove(key) else { continue };
+            let result = u32::try_from(entry.result())
+                .map_err(|_| io::Error::from_raw_os_error(-entry.result()));
+            // A task that was ended does not want it: the memory is free again.
+            let _ = done.send((result, held));
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The kernel may write into the memory of operations until they are over.
+        while !self.operations.is_empty() {
+            if self.uring.submit_and_wait(1).is_err_and(|error| !is_for_now(&error)) {
+                std::mem::forget(std::mem::take(&mut self.operations));
+            }
+            self.complete();
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! A session: an initiator port that is logged in, and its commands.
+//!
+//! RFC 7143 lets a session have several connections; ours has one. The sessions of a target know
+//! each other by the [`SessionTable`]: task management, PREEMPT AND ABORT and reinstatement reach
+//! into others.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use iscsi::pdu::{AsyncEvent, Isid};
+use iscsi::target::TargetConnection;
+use iscsi::{Lun, TargetConfig, TaskId};
+use scsi::NexusId;
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::task::AbortHandle;
+
+use crate::device::{Device, PORTAL_GROUP};
+
+/// Data-in that may wait to be written, KiB.
+pub(crate) const READ_AHEAD: u32 = 16 << 10;
+
+/// A session's name: the initiator port.
+pub(crate) type SessionName = (String, Isid);
+
+/// The sessions of a target.
+pub(crate) type SessionTable = RefCell<HashMap<SessionName, Rc<Session>>>;
+
+/// Both ends of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ends {
+    pub(crate) local: SocketAddr,
+    pub(crate) peer: SocketAddr,
+}
+
+/// A session and its connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) device: Rc<Device>,
+    pub(crate) connection: RefCell<TargetConnection>,
+    /// There is output, or the connection is over.
+    pub(crate) output: Notify,
+    pub(crate) tasks: RefCell<HashMap<TaskId, RunningTask>>,
+    /// KiB of data-in that may still be read.
+    pub(crate) room: Arc<Semaphore>,
+    pub(crate) nexus: Cell<Option<NexusId>>,
+    pub(crate) table: Rc<SessionTable>,
+    pub(crate) ends: Ends,
+    /// The connection is over but for its output.
+    pub(crate) closed: Cell<bool>,
+    name: RefCell<Option<SessionName>>,
+    started: Instant,
+}
+
+/// A command that is under way.
+#[derive(Debug)]
+pub(crate) struct RunningTask {
+    pub(crate) lun: Lun,
+    pub(crate) abort: Option<AbortHandle>,
+    /// Takes the data-out that was asked for.
+    pub(crate) data: mpsc::UnboundedSender<(u32, Vec<Bytes>)>,
+}
+
+impl Session {
+    /// A connection that was accepted now.
+    pub(crate) fn new(
+        device: &Rc<Device>,
+        table: &Rc<SessionTable>,
+        ends: Ends,
+        random: [u8; 64],
+    ) -> Rc<Self> {
+        let config = TargetConfig { portal_group: PORTAL_GROUP, ..TargetConfig::default() };
+        Rc::new(Self {
+            device: Rc::clone(device),
+            connection: RefCell::new(TargetConnection::new(config, Duration::ZERO, random)),
+            output: Notify::new(),
+            tasks: RefCell::default(),
+            room: Arc::new(Semaphore::new(READ_AHEAD as usize)),
+            nexus: Cell::new(None),
+            table: Rc::clone(table),
+            ends,
+            closed: Cell::new(false),
+            name: RefCell::default(),
+            started: Instant::now(),
+        })
+    }
+
+    /// Time since the connection was accepted.
+    pub(crate) fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Takes its place in the table, which is free.
+    pub(crate) fn enter(self: &Rc<Self>, name: SessionName, nexus: NexusId) {
+        self.nexus.set(Some(nexus));
+        self.table.borrow_mut().insert(name.clone(), Rc::clone(self));
+        self.name.replace(Some(name));
+    }
+
+    /// Ends a task without an answer.
+    pub(crate) fn abort(&self, task: TaskId) {
+        let _ = self.connection.borrow_mut().abort(task);
+        self.forget(task);
+    }
+
+    pub(crate) fn forget(&self, task: TaskId) {
+        let running = self.tasks.borrow_mut().remove(&task);
+        if let Some(abort) = running.and_then(|running| running.abort) {
+            abort.abort();
+        }
+    }
+
+    pub(crate) fn forget_all(&self) {
+        let all: Vec<TaskId> = self.tasks.borrow().keys().copied().collect();
+        for task in all {
+            self.forget(task);
+        }
+    }
+
+    /// Aborts all tasks of the unit, or of all. How many there were.
+    pub(crate) fn abort_all(&self, lun: Option<Lun>) -> usize {
+        let meant: Vec<TaskId> = {
+            let tasks = self.tasks.borrow();
+            let meant = tasks.iter().filter(|(_, task)| lun.is_none_or(|lun| task.lun == lun));
+            meant.map(|(id, _)| *id).collect()
+        };
+        for task in &meant {
+            self.abort(*task);
+        }
+        meant.len()
+    }
+
+    /// The target's other sessions.
+    pub(crate) fn others(&self) -> Vec<Rc<Self>> {
+        let sessions = self.table.borrow();
+        sessions.values().filter(|other| other.nexus != self.nexus).cloned().collect()
+    }
+
+    /// Asks the initiator to go, and closes once the output has left.
+    pub(crate) fn finish(&self) {
+        let event = AsyncEvent::SessionDrop { wait: 2, retain: 0 };
+        let _ = self.connection.borrow_mut().send_async(event, &Bytes::new());
+        self.closed.set(true);
+        self.output.notify_one();
+    }
+
+    /// Ends the session: its tasks, its nexus, its place in the table.
+    pub(crate) fn end(&self) {
+        self.closed.set(true);
+        self.forget_all();
+        if let Some(nexus) = self.nexus.take() {
+            self.device.scsi.borrow_mut().remove_nexus(nexus);
+        }
+        if let Some(name) = self.name.take() {
+            let mut sessions = self.table.borrow_mut();
+            if sessions.get(&name).is_some_and(|one| std::ptr::eq(&raw const **one, self)) {
+                sessions.remove(&name);
+            }
+        }
+        self.output.notify_one();
+    }
+}
