@@ -136,8 +136,7 @@ fn an_image_is_copied_and_compared() {
     end(&world);
 }
 
-/// What QEMU has flushed is there after a kill -9 of the target, and after one of the inet server
-/// the initiator's connection goes on.
+/// What QEMU has flushed is there after a kill -9 of the target.
 #[test]
 fn what_is_flushed_outlives_the_target() {
     let Some(world) = world(&["qemu-io"]) else { return };
@@ -259,4 +258,58 @@ fn a_target_ends_with_its_instance() {
     target_up(&world, &["memory:8M"]);
     world.down("net");
     world.assert_nothing_left();
+}
+
+/// `tasuki disk`, over Tasuki at both ends: discovery, and copies in all directions.
+#[test]
+fn disks_are_listed_and_copied() {
+    let Some(world) = world(&[]) else { return };
+    let (path, lun) = image(&world, "a.img");
+    target_up(&world, &[&lun, "memory:64M,block=4096", "memory:1M"]);
+    let url = format!("iscsi://{STACK}");
+    let said = tasuki(&world, &["disk", "ls", &url, "--json"]).success();
+    let rows: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON");
+    assert_eq!(
+        (rows[0]["bytes"].as_u64(), rows[1]["block_size"].as_u64()),
+        (Some(64 << 20), Some(4096))
+    );
+    assert_eq!(rows[0]["product"], "TASUKI disk");
+    let said = tasuki(&world, &["disk", "ls", &unit(1)]).success();
+    assert_eq!(said.stdout.lines().count(), 2, "the one unit: {said}");
+
+    // No whole number of parts, and of blocks.
+    write_noise(&world.path("noise"), SIZE - 1_000_001, 9);
+    let (noise, back) = (world.file("noise"), world.file("back"));
+    for (from, to) in [(&*noise, &*unit(0)), (&*unit(0), &*unit(1)), (&*unit(1), &*back)] {
+        let _ = tasuki(&world, &["disk", "copy", from, to]).success();
+    }
+    let (noise, back) = (std::fs::read(noise).unwrap(), std::fs::read(back).unwrap());
+    assert_eq!(back.len(), SIZE, "the whole unit");
+    assert!(back[..noise.len()] == noise[..], "what came back is what was sent");
+    assert!(back[noise.len()..].iter().all(|byte| *byte == 0));
+    assert_eq!(sha256(&path), sha256(&world.path("back")));
+    end(&world);
+}
+
+#[test]
+fn wrong_copies_are_refused() {
+    let Some(world) = world(&[]) else { return };
+    target_up(&world, &["memory:1M,ro", "memory:1M"]);
+    write_noise(&world.path("noise"), 2 << 20, 9);
+    let noise = world.file("noise");
+    let copy = |from: &str, to: &str| tasuki(&world, &["disk", "copy", from, to]);
+    for (from, to, code, sentence) in [
+        (&*noise, &*unit(1), 118, "take a larger unit"),
+        ("/nonexistent", &*unit(1), 1, "No such file"),
+        (&*unit(7), "out", 125, "sense key 5h"),
+        (&*unit(1), &*unit(0), 125, "sense key 7h"),
+        (&*format!("iscsi://{STACK}"), "out", 2, "names no unit"),
+        ("iscsi+sealed://10.9.0.2/iqn.2026-11.tasuki:disks/0", "out", 2, "not there yet"),
+        ("iscsi://10.219.7.2:9/iqn.2026-11.tasuki:disks/0", "out", 118, "cannot connect"),
+        ("iscsi://10.219.7.2/iqn.2026-11.tasuki:other/0", "out", 119, "refuses the login"),
+    ] {
+        let said = copy(from, to).code(code);
+        assert!(said.stderr.contains(sentence), "{sentence}: {said}");
+    }
+    end(&world);
 }

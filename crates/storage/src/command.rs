@@ -14,10 +14,11 @@ use scsi::{
     DataIn, Effect, LunAddress, LunNumber, MediumError, MediumOperation, MediumOutput, NexusId,
     ReadTo, Residual, Response, Status, Step, Task, WriteFrom,
 };
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::device::RangeGuard;
-use crate::session::{READ_AHEAD, Session};
+use crate::session::{ROOM, Session};
 use crate::volume::Volume;
 
 /// Bytes of data-in that are read at a time.
@@ -55,6 +56,7 @@ pub(crate) fn begin(
         data_out,
         data_in: Vec::new(),
         sent: 0,
+        room: None,
     };
     let Some(guard) = guard else {
         running
@@ -79,6 +81,8 @@ struct Running {
     data_in: Vec<Bytes>,
     /// Bytes of data-in that have been sent before.
     sent: u64,
+    /// Of the data-out, as long as the command lasts.
+    room: Option<OwnedSemaphorePermit>,
 }
 
 /// Data-out from its beginning, as far as it has come.
@@ -147,8 +151,8 @@ impl Running {
         let mut done = 0;
         while done < wanted {
             let now = (wanted - done).next_multiple_of(4096).min(len - done).min(CHUNK);
-            let kib = u32::try_from(now.div_ceil(1024)).unwrap_or(u32::MAX).min(READ_AHEAD);
-            let room = self.session.room.clone().acquire_many_owned(kib).await;
+            let kib = u32::try_from(now.div_ceil(1024)).unwrap_or(u32::MAX).min(ROOM);
+            let room = self.session.room_in.clone().acquire_many_owned(kib).await;
             let bytes = volume.read(offset + done, usize::try_from(now).unwrap_or(0)).await?;
             let bytes = bytes.slice(..usize::try_from(now.min(wanted - done)).unwrap_or(0));
             // The room is free again when the last PDU with these bytes has been written.
@@ -173,7 +177,7 @@ impl Running {
         len: u64,
         durable: bool,
     ) -> Result<Result<(), MediumError>, Aborted> {
-        self.request(len)?;
+        self.request(len).await?;
         let mut pieces = std::mem::take(&mut self.data_out.pieces);
         let mut held: usize = pieces.iter().map(Bytes::len).sum();
         let mut written = 0;
@@ -198,10 +202,16 @@ impl Running {
     }
 
     /// Asks the initiator for the data-out up to `end` that has not come.
-    fn request(&mut self, end: u64) -> Result<(), Aborted> {
+    async fn request(&mut self, end: u64) -> Result<(), Aborted> {
         let end = u32::try_from(end).map_err(|_| Aborted)?;
         let have = self.data_out.len;
         if end > have {
+            if self.room.is_none() {
+                // All that the command will ever have: a second part never waits for the first.
+                let kib = u32::try_from(self.expected.div_ceil(1024)).unwrap_or(u32::MAX);
+                let room = self.session.room_out.clone().acquire_many_owned(kib.min(ROOM)).await;
+                self.room = Some(room.map_err(|_| Aborted)?);
+            }
             let mut connection = self.session.connection.borrow_mut();
             connection.request_data(self.id, have, end - have).map_err(|_| Aborted)?;
             self.data_out.len = end;
@@ -214,7 +224,7 @@ impl Running {
     async fn take_data_out(&mut self, offset: u64, len: u32) -> Result<Bytes, Aborted> {
         let end = offset + u64::from(len);
         let mut have: u64 = self.data_out.pieces.iter().map(|piece| piece.len() as u64).sum();
-        self.request(end)?;
+        self.request(end).await?;
         while have < end {
             let (_, part) = self.data_out.parts.recv().await.ok_or(Aborted)?;
             have += part.iter().map(|piece| piece.len() as u64).sum::<u64>();
@@ -269,7 +279,7 @@ impl Running {
 /// Data-in until it has been written to the stream.
 struct HeldDataIn {
     bytes: Bytes,
-    _room: Option<tokio::sync::OwnedSemaphorePermit>,
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 impl AsRef<[u8]> for HeldDataIn {

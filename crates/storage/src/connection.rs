@@ -8,11 +8,11 @@
 //! Reading, writing, timers and commands are tasks of one thread that share the protocol's state.
 //! Data-in lies where it was read until it is written to the stream.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use iscsi::pdu::LoginStatus;
 use iscsi::target::{CloseReason, LoginInfo, TargetCommand};
 use iscsi::{TargetEvent, Transmit};
@@ -21,12 +21,15 @@ use tokio::sync::mpsc;
 
 use crate::portal::Portal;
 use crate::session::{Ends, RunningTask, Session};
+use crate::stream::write_pieces;
 use crate::{command, management};
 
 /// Bytes that are read from the stream at a time.
 const INPUT: usize = 256 << 10;
 /// Bytes that are handed to the stream at a time.
 const OUTPUT: usize = 256 << 10;
+/// How long the last output may take to leave.
+const LAST_OUTPUT: Duration = Duration::from_secs(5);
 /// Pieces that are handed to the stream at a time.
 const PIECES: usize = 64;
 
@@ -44,6 +47,7 @@ where
         () = connection.read(reader) => {}
         _ = connection.write(writer) => {}
         () = connection.watch() => {}
+        () = session.dropped.notified() => {}
     }
     portal.forget_login(&session);
     session.end();
@@ -98,14 +102,14 @@ impl Connection {
                 }
                 self.session.output.notified().await;
             } else {
-                write_all(&mut writer, &pieces).await?;
+                write_pieces(&mut writer, &pieces).await?;
             }
         }
     }
 
     /// Timers of the protocol.
     async fn watch(&self) {
-        loop {
+        while !self.session.closed.get() {
             let due = self.session.connection.borrow().next_timeout();
             let pause =
                 due.map_or(Duration::from_secs(1), |due| due.saturating_sub(self.session.now()));
@@ -115,6 +119,8 @@ impl Connection {
             self.handle_events();
             self.session.output.notify_one();
         }
+        // The peer may not read what is left.
+        tokio::time::sleep(LAST_OUTPUT).await;
     }
 
     fn handle_events(&self) {
@@ -210,18 +216,4 @@ impl Connection {
             running.abort = Some(handle.abort_handle());
         }
     }
-}
-
-/// Writes all pieces, without joining them.
-async fn write_all(writer: &mut (impl AsyncWrite + Unpin), pieces: &[Bytes]) -> io::Result<()> {
-    let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
-    let mut rest = &mut slices[..];
-    while !rest.is_empty() {
-        let written = writer.write_vectored(rest).await?;
-        if written == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
-        IoSlice::advance_slices(&mut rest, written);
-    }
-    writer.flush().await
 }

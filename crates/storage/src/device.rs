@@ -22,8 +22,8 @@ use crate::volume::{OpenError, Volume};
 const MOST_TASKS: usize = MOST_SESSIONS * 192;
 /// The portal group, which is also the target port.
 pub(crate) const PORTAL_GROUP: u16 = 1;
-/// Blocks of one command: 8 MiB in blocks of 512 bytes.
-const MOST_TRANSFER: u32 = 16_384;
+/// Bytes that one command moves at most.
+const MOST_TRANSFER: u32 = 8 << 20;
 
 /// Why a target cannot have a unit.
 #[derive(Debug, thiserror::Error)]
@@ -165,7 +165,7 @@ impl Device {
             },
             read_only: lun.read_only,
             removable: lun.removable,
-            most_transfer: MOST_TRANSFER,
+            most_transfer: MOST_TRANSFER / lun.block_size.bytes(),
             write_cache: lun.write_cache,
             saves_pages: self.state.is_kept(),
             mode_pages: kept.mode_pages,

@@ -21,8 +21,9 @@ use tokio::task::AbortHandle;
 
 use crate::device::{Device, PORTAL_GROUP};
 
-/// Data-in that may wait to be written, KiB.
-pub(crate) const READ_AHEAD: u32 = 16 << 10;
+/// Data-in that may wait to be written, and as much data-out that may wait for its volume, KiB. It
+/// is at least one command's.
+pub(crate) const ROOM: u32 = 16 << 10;
 
 /// A session's name: the initiator port.
 pub(crate) type SessionName = (String, Isid);
@@ -46,7 +47,11 @@ pub(crate) struct Session {
     pub(crate) output: Notify,
     pub(crate) tasks: RefCell<HashMap<TaskId, RunningTask>>,
     /// KiB of data-in that may still be read.
-    pub(crate) room: Arc<Semaphore>,
+    pub(crate) room_in: Arc<Semaphore>,
+    /// KiB of data-out that may still be taken.
+    pub(crate) room_out: Arc<Semaphore>,
+    /// The connection ends now, whatever it still has to send.
+    pub(crate) dropped: Notify,
     pub(crate) nexus: Cell<Option<NexusId>>,
     pub(crate) table: Rc<SessionTable>,
     pub(crate) ends: Ends,
@@ -79,7 +84,9 @@ impl Session {
             connection: RefCell::new(TargetConnection::new(config, Duration::ZERO, random)),
             output: Notify::new(),
             tasks: RefCell::default(),
-            room: Arc::new(Semaphore::new(READ_AHEAD as usize)),
+            room_in: Arc::new(Semaphore::new(ROOM as usize)),
+            room_out: Arc::new(Semaphore::new(ROOM as usize)),
+            dropped: Notify::new(),
             nexus: Cell::new(None),
             table: Rc::clone(table),
             ends,
@@ -161,6 +168,6 @@ impl Session {
                 sessions.remove(&name);
             }
         }
-        self.output.notify_one();
+        self.dropped.notify_one();
     }
 }

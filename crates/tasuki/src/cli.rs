@@ -21,7 +21,8 @@ pub(crate) use self::instruments::{StagesArgs, StatsArgs};
 pub(crate) use self::processes::{RelayArgs, ServerArgs};
 pub(crate) use self::run::{Intercept, RunArgs};
 pub(crate) use self::storage::{
-    TargetArgs, TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs, TargetUpArgs,
+    DiskArgs, DiskCommand, DiskCopyArgs, DiskLsArgs, TargetArgs, TargetCommand, TargetLunArgs,
+    TargetNameArgs, TargetPsArgs, TargetUpArgs,
 };
 
 /// Run unmodified programs on a TCP/IP stack made of small processes
@@ -59,6 +60,7 @@ pub(crate) enum Command {
     Neigh(NetworkArgs),
     Capture(CaptureArgs),
     Target(TargetArgs),
+    Disk(DiskArgs),
     Completion(CompletionArgs),
     #[command(hide = true)]
     Manual(ManualArgs),
@@ -452,6 +454,7 @@ mod tests {
                 "neigh",
                 "capture",
                 "target",
+                "disk",
                 "completion"
             ]
         );

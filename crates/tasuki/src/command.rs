@@ -3,6 +3,7 @@
 pub(crate) mod background;
 pub(crate) mod capture;
 pub(crate) mod completion;
+pub(crate) mod disk;
 pub(crate) mod down;
 pub(crate) mod manual;
 pub(crate) mod network;

@@ -69,6 +69,7 @@ fn main() -> ExitCode {
         Command::Neigh(network) => command::network::neigh(&network),
         Command::Capture(capture) => command::capture::capture(&capture),
         Command::Target(target) => command::target::target(&target),
+        Command::Disk(disk) => command::disk::disk(&disk),
         Command::Completion(completion) => command::completion::completion(&completion),
         Command::Manual(manual) => command::manual::manual(&manual),
         Command::Relay(relay) => command::relay::relay(&relay),

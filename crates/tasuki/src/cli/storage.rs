@@ -1,10 +1,11 @@
-//! The command line of `tasuki target`.
+//! The command lines of `tasuki target` and `tasuki disk`.
 
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use storage::{LunDefinition, PORT};
+use storage::{DiskUrl, LunDefinition, PORT};
 
 use crate::runtime_dir::InstanceName;
 
@@ -128,4 +129,61 @@ pub(crate) struct TargetPsArgs {
     /// Only this target
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<InstanceName>,
+}
+
+/// Use disks of iSCSI targets
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = "\
+Examples:
+  tasuki disk ls iscsi://10.9.0.2/
+  tasuki disk copy big.img iscsi://10.9.0.2/iqn.2026-11.tasuki:disks/0 --progress")]
+pub(crate) struct DiskArgs {
+    #[command(subcommand)]
+    pub(crate) command: DiskCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DiskCommand {
+    Ls(DiskLsArgs),
+    Copy(DiskCopyArgs),
+}
+
+/// Show targets and logical units, as iscsi-ls does
+#[derive(Debug, Args)]
+pub(crate) struct DiskLsArgs {
+    /// iscsi://ADDRESS[:PORT][/TARGET[/LUN]]
+    #[arg(value_name = "URL")]
+    pub(crate) url: DiskUrl,
+    /// The instance [default: the one that runs]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) net: Option<InstanceName>,
+    /// iSCSI name of this initiator [default: one with the machine's id]
+    #[arg(long, value_name = "IQN")]
+    pub(crate) initiator: Option<String>,
+    /// Print JSON: an array with one object per unit
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Copy a disk: a file to a unit, a unit to a file, or a unit to another one
+///
+/// A file is made, or emptied before. All is on stable storage when the command returns.
+#[derive(Debug, Args)]
+pub(crate) struct DiskCopyArgs {
+    /// A file, or iscsi://ADDRESS[:PORT]/TARGET/LUN
+    #[arg(value_name = "FROM")]
+    pub(crate) from: OsString,
+    /// A file, or iscsi://ADDRESS[:PORT]/TARGET/LUN
+    #[arg(value_name = "TO")]
+    pub(crate) to: OsString,
+    /// Show the progress, also where standard error is no terminal
+    #[arg(long)]
+    pub(crate) progress: bool,
+    /// The instance [default: the one that runs]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) net: Option<InstanceName>,
+    /// iSCSI name of this initiator [default: one with the machine's id]
+    #[arg(long, value_name = "IQN")]
+    pub(crate) initiator: Option<String>,
 }

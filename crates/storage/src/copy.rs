@@ -1,0 +1,214 @@
+//! Copies a disk: between files and logical units, in any direction.
+//!
+//! Parts of [`PART`] bytes are read and written at the same time, up to [`PARTS`] of them. Zeroes
+//! become holes in a new file. All is on stable storage when the copy ends.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use tokio::task::{JoinSet, spawn_blocking};
+
+use crate::initiator::{Capacity, Initiator, InitiatorError};
+
+/// Bytes of a part: a whole number of blocks of any size.
+const PART: u64 = 1 << 20;
+/// Parts that are under way at a time.
+const PARTS: usize = 16;
+
+/// Why a copy did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// A file.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A unit.
+    #[error(transparent)]
+    Unit(#[from] InitiatorError),
+    /// The source is longer.
+    #[error("the source has {from} bytes, and the unit {to}: take a larger unit")]
+    TooSmall {
+        /// Bytes of the source.
+        from: u64,
+        /// Bytes of the destination.
+        to: u64,
+    },
+}
+
+/// An end of a copy.
+#[derive(Debug, Clone)]
+pub enum CopyEnd {
+    /// A file or block device.
+    File(Arc<File>, PathBuf),
+    /// A unit.
+    Unit(Initiator, u16, Capacity),
+}
+
+impl CopyEnd {
+    /// Opens a file to be read.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn source(path: &Path) -> Result<Self, CopyError> {
+        let file =
+            File::open(path).map_err(|source| CopyError::File { path: path.into(), source })?;
+        Ok(Self::File(Arc::new(file), path.into()))
+    }
+
+    /// Opens or makes a file to be written.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn destination(path: &Path) -> Result<Self, CopyError> {
+        let file = File::options().write(true).create(true).truncate(true).open(path);
+        let file = file.map_err(|source| CopyError::File { path: path.into(), source })?;
+        Ok(Self::File(Arc::new(file), path.into()))
+    }
+
+    /// A unit of a target.
+    ///
+    /// # Errors
+    /// There is no such unit.
+    pub async fn unit(initiator: &Initiator, lun: u16) -> Result<Self, CopyError> {
+        Ok(Self::Unit(initiator.clone(), lun, initiator.capacity(lun).await?))
+    }
+
+    /// Bytes.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn size(&self) -> Result<u64, CopyError> {
+        match self {
+            // A block device says its size so too.
+            Self::File(file, path) => rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))
+                .map_err(|errno| CopyError::File { path: path.clone(), source: errno.into() }),
+            Self::Unit(_, _, capacity) => Ok(capacity.bytes()),
+        }
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, CopyError> {
+        match self {
+            Self::File(file, path) => {
+                let read = move |file: &File| {
+                    let mut bytes = BytesMut::zeroed(len);
+                    file.read_exact_at(&mut bytes, offset).map(|()| bytes.freeze())
+                };
+                blocking(file, path, read).await
+            }
+            Self::Unit(initiator, lun, capacity) => {
+                let block_size = u64::from(capacity.block_size);
+                let blocks = (len as u64).div_ceil(block_size);
+                let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+                let bytes = initiator.read(*lun, *capacity, offset / block_size, blocks).await?;
+                Ok(bytes.slice(..len))
+            }
+        }
+    }
+
+    async fn write(&self, offset: u64, bytes: Bytes) -> Result<(), CopyError> {
+        match self {
+            Self::File(file, path) => {
+                if bytes.iter().all(|byte| *byte == 0) {
+                    // The file is new, and its end is set already.
+                    return Ok(());
+                }
+                blocking(file, path, move |file| file.write_all_at(&bytes, offset)).await
+            }
+            Self::Unit(initiator, lun, capacity) => {
+                let block_size = capacity.block_size as usize;
+                let bytes = filled_up(bytes, block_size);
+                let blocks = u32::try_from(bytes.len() / block_size).unwrap_or(u32::MAX);
+                let block = offset / u64::from(capacity.block_size);
+                Ok(initiator.write(*lun, block, blocks, bytes).await?)
+            }
+        }
+    }
+
+    async fn begin(&self, size: u64) -> Result<(), CopyError> {
+        match self {
+            Self::File(file, path) => {
+                let regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
+                let set = move |file: &File| if regular { file.set_len(size) } else { Ok(()) };
+                blocking(file, path, set).await
+            }
+            Self::Unit(_, _, capacity) if capacity.bytes() < size => {
+                Err(CopyError::TooSmall { from: size, to: capacity.bytes() })
+            }
+            Self::Unit(..) => Ok(()),
+        }
+    }
+
+    async fn flush(&self) -> Result<(), CopyError> {
+        match self {
+            Self::File(file, path) => blocking(file, path, File::sync_all).await,
+            Self::Unit(initiator, lun, _) => Ok(initiator.flush(*lun).await?),
+        }
+    }
+}
+
+/// Works on a file in another thread.
+async fn blocking<T: Send + 'static>(
+    file: &Arc<File>,
+    path: &Path,
+    work: impl FnOnce(&File) -> io::Result<T> + Send + 'static,
+) -> Result<T, CopyError> {
+    let file = Arc::clone(file);
+    let done = spawn_blocking(move || work(&file)).await;
+    done.unwrap_or_else(|_| Err(io::Error::other("the thread has ended")))
+        .map_err(|source| CopyError::File { path: path.into(), source })
+}
+
+/// Whole blocks, with zeroes behind.
+fn filled_up(bytes: Bytes, block_size: usize) -> Bytes {
+    if bytes.len().is_multiple_of(block_size) {
+        return bytes;
+    }
+    let mut whole = BytesMut::from(&bytes[..]);
+    whole.resize(bytes.len().next_multiple_of(block_size), 0);
+    whole.freeze()
+}
+
+/// Copies all bytes. `progress` is told how many have been copied.
+///
+/// # Errors
+/// The first of either end.
+pub async fn copy(
+    from: &CopyEnd,
+    to: &CopyEnd,
+    progress: impl Fn(u64) + 'static,
+) -> Result<u64, CopyError> {
+    let size = from.size()?;
+    to.begin(size).await?;
+    let (copied, progress) = (Rc::new(Cell::new(0)), Rc::new(progress));
+    let mut parts = JoinSet::new();
+    let mut offset = 0;
+    while offset < size || !parts.is_empty() {
+        if offset < size && parts.len() < PARTS {
+            let len = (size - offset).min(PART);
+            let (from, to) = (from.clone(), to.clone());
+            let (copied, progress) = (Rc::clone(&copied), Rc::clone(&progress));
+            parts.spawn_local(async move {
+                let bytes = from.read(offset, usize::try_from(len).unwrap_or(usize::MAX)).await?;
+                to.write(offset, bytes).await?;
+                copied.set(copied.get() + len);
+                progress(copied.get());
+                Ok::<(), CopyError>(())
+            });
+            offset += len;
+        } else if let Some(Ok(done)) = parts.join_next().await {
+            done?;
+        }
+    }
+    to.flush().await?;
+    Ok(size)
+}
