@@ -152,7 +152,7 @@ pub(crate) enum DiskCommand {
 /// Show targets and logical units, as iscsi-ls does
 #[derive(Debug, Args)]
 pub(crate) struct DiskLsArgs {
-    /// iscsi://ADDRESS[:PORT][/TARGET[/LUN]]
+    /// iscsi://ADDRESS, with :PORT, /TARGET and /LUN if wanted
     #[arg(value_name = "URL")]
     pub(crate) url: DiskUrl,
     /// The instance [default: the one that runs]
@@ -171,10 +171,10 @@ pub(crate) struct DiskLsArgs {
 /// A file is made, or emptied before. All is on stable storage when the command returns.
 #[derive(Debug, Args)]
 pub(crate) struct DiskCopyArgs {
-    /// A file, or iscsi://ADDRESS[:PORT]/TARGET/LUN
+    /// A file, or iscsi://ADDRESS/TARGET/LUN
     #[arg(value_name = "FROM")]
     pub(crate) from: OsString,
-    /// A file, or iscsi://ADDRESS[:PORT]/TARGET/LUN
+    /// A file, or iscsi://ADDRESS/TARGET/LUN
     #[arg(value_name = "TO")]
     pub(crate) to: OsString,
     /// Show the progress, also where standard error is no terminal
