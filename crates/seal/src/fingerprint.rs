@@ -4,8 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
+use base64ct::{Base64Unpadded, Encoding as _};
 
 /// In front of each fingerprint in text.
 const PREFIX: &str = "SHA256:";
@@ -38,7 +37,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{PREFIX}{}", STANDARD_NO_PAD.encode(self.0))
+        write!(f, "{PREFIX}{}", Base64Unpadded::encode_string(&self.0))
     }
 }
 
@@ -58,7 +57,7 @@ impl FromStr for Fingerprint {
 
     fn from_str(text: &str) -> Result<Self, BadFingerprint> {
         let hash = text.strip_prefix(PREFIX).filter(|hash| hash.len() == 43);
-        let hash = STANDARD_NO_PAD.decode(hash.ok_or(BadFingerprint)?);
+        let hash = Base64Unpadded::decode_vec(hash.ok_or(BadFingerprint)?);
         let hash = hash.map_err(|_| BadFingerprint)?;
         Ok(Self(<[u8; 32]>::try_from(hash).map_err(|_| BadFingerprint)?))
     }

@@ -10,8 +10,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use aws_lc_rs::signature::Ed25519KeyPair;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64ct::{Base64, Encoding as _};
 use rustls::SignatureAlgorithm;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
@@ -141,7 +140,7 @@ pub fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, IdentityE
 pub fn generate_key_pem() -> Result<Zeroizing<String>, IdentityError> {
     let pair = Ed25519KeyPair::generate().map_err(|_| IdentityError::Library)?;
     let der = pair.to_pkcs8v1().map_err(|_| IdentityError::Library)?;
-    let body = Zeroizing::new(STANDARD.encode(der.as_ref()));
+    let body = Zeroizing::new(Base64::encode_string(der.as_ref()));
     // Longer than the text becomes, so that it does not move and leave a copy.
     let mut pem = Zeroizing::new(String::with_capacity(body.len() + 128));
     pem.push_str("-----BEGIN PRIVATE KEY-----\n");

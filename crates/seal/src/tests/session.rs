@@ -1,7 +1,6 @@
 //! Honest sessions.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64ct::{Base64, Encoding as _};
 
 use super::world::{Authority, Ends, Event, NOW, Side, raw_key};
 use crate::{
@@ -290,7 +289,7 @@ fn nothing_follows_the_end() {
 #[test]
 fn private_keys_are_not_printed() {
     let pem = generate_key_pem().unwrap();
-    let der = STANDARD.decode(pem.lines().nth(1).unwrap()).unwrap();
+    let der = Base64::decode_vec(pem.lines().nth(1).unwrap()).unwrap();
     // The last 32 bytes of RFC 8410's encoding.
     let seed = &der[16..];
     assert_eq!(seed.len(), 32);
