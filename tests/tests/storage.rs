@@ -238,6 +238,7 @@ fn wrong_targets_are_refused() {
         (&["--lun", "file:/nonexistent"], 118, "cannot open /nonexistent"),
         (&["--lun", "file:/dev/null"], 118, "neither a regular file nor a block device"),
         (&["--lun", "memory:1M", "--address", "192.0.2.1"], 118, "cannot listen"),
+        (&["--lun", "memory:1M", "--state", "/dev/null/a"], 118, "--state"),
     ] {
         let said = up("disks", &[&["--plain"], words].concat()).code(code);
         assert!(said.stderr.contains(sentence), "{sentence}: {said}");
@@ -291,6 +292,25 @@ fn disks_are_listed_and_copied() {
     end(&world);
 }
 
+/// A block device keeps what is not written, so a copy writes its zeroes as well.
+#[test]
+fn a_copy_to_a_device_writes_zeroes() {
+    let Some(world) = world(&["losetup"]) else { return };
+    target_up(&world, &["memory:8M"]);
+    std::fs::write(world.path("old"), vec![0xff; 8 << 20]).unwrap();
+    let found = world.run(&["losetup", "--find", "--show", "old"]);
+    if found.stdout.is_empty() {
+        skip("there is no loop device");
+        return end(&world);
+    }
+    let device = found.success().stdout.trim().to_owned();
+    let copied = tasuki(&world, &["disk", "copy", &unit(0), &device]);
+    let _ = world.run(&["losetup", "--detach", &device]).success();
+    let _ = copied.success();
+    assert!(std::fs::read(world.path("old")).unwrap().iter().all(|byte| *byte == 0));
+    end(&world);
+}
+
 #[test]
 fn wrong_copies_are_refused() {
     let Some(world) = world(&[]) else { return };
@@ -301,6 +321,7 @@ fn wrong_copies_are_refused() {
     for (from, to, code, sentence) in [
         (&*noise, &*unit(1), 118, "take a larger unit"),
         ("/nonexistent", &*unit(1), 1, "No such file"),
+        (&*noise, &*noise, 118, "nothing is copied"),
         (&*unit(7), "out", 125, "sense key 5h"),
         (&*unit(1), &*unit(0), 125, "sense key 7h"),
         (&*format!("iscsi://{STACK}"), "out", 2, "names no unit"),
@@ -311,5 +332,6 @@ fn wrong_copies_are_refused() {
         let said = copy(from, to).code(code);
         assert!(said.stderr.contains(sentence), "{sentence}: {said}");
     }
+    assert_eq!(std::fs::metadata(&noise).unwrap().len(), 2 << 20, "it is whole");
     end(&world);
 }

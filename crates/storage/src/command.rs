@@ -98,6 +98,7 @@ struct Aborted;
 impl Running {
     async fn run(mut self, mut guard: RangeGuard) {
         guard.wait().await;
+        let guard = Rc::new(guard);
         loop {
             match self.task.step().clone() {
                 Step::DataOut { offset, len } => {
@@ -106,7 +107,7 @@ impl Running {
                     guard.narrow(self.task.access());
                 }
                 Step::Medium { lun, operation } => {
-                    let Ok(result) = self.operate(lun, &operation).await else { return };
+                    let Ok(result) = self.operate(&guard, lun, operation).await else { return };
                     self.session.device.scsi.borrow_mut().medium_done(&mut self.task, result);
                 }
                 Step::Store { lun, state } => {
@@ -123,20 +124,21 @@ impl Running {
 
     async fn operate(
         &mut self,
+        guard: &Rc<RangeGuard>,
         lun: LunNumber,
-        operation: &MediumOperation,
+        operation: MediumOperation,
     ) -> Result<Result<MediumOutput, MediumError>, Aborted> {
         let device = &self.session.device;
         let Some(volume) = device.volume(lun) else { return Ok(Err(MediumError::Gone)) };
         let done = |result: Result<(), MediumError>| result.map(|()| MediumOutput::Done);
         match operation {
             MediumOperation::Read { offset, len, to: ReadTo::DataIn { len: wanted } } => {
-                Ok(done(self.read(&volume, *offset, *len, *wanted).await))
+                Ok(done(self.read(&volume, offset, len, wanted).await))
             }
             MediumOperation::Write { offset, len, fua, from: WriteFrom::DataOut } => {
-                self.write(&volume, *offset, *len, *fua).await.map(done)
+                self.write(guard, &volume, (offset, len), fua).await.map(done)
             }
-            other => Ok(volume.operate(other).await),
+            other => to_its_end(guard, async move { volume.operate(&other).await }).await,
         }
     }
 
@@ -161,7 +163,7 @@ impl Running {
             if done < wanted {
                 self.sent += now;
                 let _ = self.session.connection.borrow_mut().send_data(self.id, vec![held]);
-                self.session.output.notify_one();
+                self.session.signals.output.notify_one();
             } else {
                 self.data_in = vec![held];
             }
@@ -172,9 +174,9 @@ impl Running {
     /// Writes the first `len` bytes of the data-out, whole blocks as they come.
     async fn write(
         &mut self,
-        volume: &Volume,
-        offset: u64,
-        len: u64,
+        guard: &Rc<RangeGuard>,
+        volume: &Rc<Volume>,
+        (offset, len): (u64, u64),
         durable: bool,
     ) -> Result<Result<(), MediumError>, Aborted> {
         self.request(len).await?;
@@ -187,7 +189,9 @@ impl Running {
             if ready >= GATHERED.min(left) {
                 let now = take(&mut pieces, ready);
                 held -= ready;
-                if let Err(error) = volume.write(offset + written, &now, durable).await {
+                let (volume, at) = (Rc::clone(volume), offset + written);
+                let write = async move { volume.write(at, &now, durable).await };
+                if let Err(error) = to_its_end(guard, write).await? {
                     return Ok(Err(error));
                 }
                 written += ready as u64;
@@ -215,7 +219,7 @@ impl Running {
             let mut connection = self.session.connection.borrow_mut();
             connection.request_data(self.id, have, end - have).map_err(|_| Aborted)?;
             self.data_out.len = end;
-            self.session.output.notify_one();
+            self.session.signals.output.notify_one();
         }
         Ok(())
     }
@@ -241,6 +245,8 @@ impl Running {
     fn respond(mut self) {
         let Step::Done(response) = self.task.step().clone() else { return };
         let Response { status, sense, data_in, residual, effects } = response;
+        // It is none of the tasks that it aborts.
+        self.session.tasks.borrow_mut().remove(&self.id);
         for effect in effects {
             if let Effect::AbortTasks { nexus, lun } = effect {
                 self.abort_tasks(nexus, lun);
@@ -272,8 +278,23 @@ impl Running {
     fn complete(&self, completion: Completion) {
         self.session.tasks.borrow_mut().remove(&self.id);
         let _ = self.session.connection.borrow_mut().complete(self.id, completion);
-        self.session.output.notify_one();
+        self.session.signals.output.notify_one();
     }
+}
+
+/// Changes a medium. If the command is aborted meanwhile, its ranges stay held until the medium is
+/// done: no later command finds the bytes before they change.
+async fn to_its_end<T: 'static>(
+    guard: &Rc<RangeGuard>,
+    work: impl Future<Output = T> + 'static,
+) -> Result<T, Aborted> {
+    let guard = Rc::clone(guard);
+    let done = tokio::task::spawn_local(async move {
+        let done = work.await;
+        drop(guard);
+        done
+    });
+    done.await.map_err(|_| Aborted)
 }
 
 /// Data-in until it has been written to the stream.
@@ -306,4 +327,70 @@ fn take(pieces: &mut Vec<Bytes>, len: usize) -> Vec<Bytes> {
     }
     pieces.drain(..whole);
     taken
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::collections::BTreeMap;
+
+    use scsi::{Access, ByteRange, Claim, Hold};
+    use tokio::sync::oneshot;
+    use tokio::task::{LocalSet, spawn_local, yield_now};
+
+    use super::*;
+    use crate::definition::TargetDefinition;
+    use crate::device::Device;
+
+    fn device() -> Rc<Device> {
+        let luns = BTreeMap::from([(LunNumber::new(0).unwrap(), "memory:1M".parse().unwrap())]);
+        let name = "iqn.2026-11.tasuki:disks".parse().unwrap();
+        let portal = "127.0.0.1:3260".parse().unwrap();
+        Device::new(&TargetDefinition { name, luns, portal, state: None }).unwrap()
+    }
+
+    async fn let_others_run() {
+        for _ in 0..8 {
+            yield_now().await;
+        }
+    }
+
+    #[test]
+    fn ranges_of_an_aborted_command_stay_held_until_the_medium_is_done() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let device = device();
+            let range = ByteRange { offset: 0, len: 512 };
+            let claims = vec![Claim { lun: LunNumber::new(0), range, hold: Hold::Exclusive }];
+            let access = Access { claims, ..Access::default() };
+            let guard = Rc::new(device.lock(1, &access).unwrap());
+            let (medium, done) = oneshot::channel();
+            let command = spawn_local(async move {
+                let _ = to_its_end(&guard, done).await;
+            });
+            let mut later = device.lock(2, &access).unwrap();
+            let runs = Rc::new(Cell::new(false));
+            let told = Rc::clone(&runs);
+            spawn_local(async move {
+                later.wait().await;
+                told.set(true);
+            });
+            let_others_run().await;
+            command.abort();
+            let_others_run().await;
+            assert!(!runs.get(), "the medium is not done");
+            medium.send(()).unwrap();
+            let_others_run().await;
+            assert!(runs.get());
+        });
+    }
+
+    #[test]
+    fn bytes_are_taken_from_the_front() {
+        let mut pieces = vec![Bytes::from_static(b"abc"), Bytes::from_static(b"defg")];
+        assert_eq!(take(&mut pieces, 5).concat(), b"abcde");
+        assert_eq!(pieces.concat(), b"fg");
+        assert_eq!(take(&mut pieces, 2).concat(), b"fg");
+        assert!(pieces.is_empty());
+    }
 }

@@ -8,30 +8,25 @@
 //! Reading, writing, timers and commands are tasks of one thread that share the protocol's state.
 //! Data-in lies where it was read until it is written to the stream.
 
-use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::Bytes;
 use iscsi::pdu::LoginStatus;
 use iscsi::target::{CloseReason, LoginInfo, TargetCommand};
 use iscsi::{TargetEvent, Transmit};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 use crate::portal::Portal;
 use crate::session::{Ends, RunningTask, Session};
-use crate::stream::write_pieces;
-use crate::{command, management};
+use crate::stream::{StreamProtocol, StreamSignals};
+use crate::{command, management, stream};
 
-/// Bytes that are read from the stream at a time.
-const INPUT: usize = 256 << 10;
-/// Bytes that are handed to the stream at a time.
-const OUTPUT: usize = 256 << 10;
 /// How long the last output may take to leave.
 const LAST_OUTPUT: Duration = Duration::from_secs(5);
-/// Pieces that are handed to the stream at a time.
-const PIECES: usize = 64;
+/// The shortest pause between two looks at the protocol's timers.
+const TIMER_PAUSE: Duration = Duration::from_millis(10);
 
 /// Serves a connection until it is over.
 pub(crate) async fn serve<S>(portal: &Rc<Portal>, stream: S, ends: Ends, random: [u8; 64])
@@ -41,13 +36,14 @@ where
     let session = Session::new(&portal.device, &portal.sessions, ends, random);
     let connection = Connection { portal: Rc::clone(portal), session: Rc::clone(&session) };
     portal.expect_login(&session);
-    let (reader, writer) = tokio::io::split(stream);
-    // The writer ends when the connection is over and all of its output has left.
-    tokio::select! {
-        () = connection.read(reader) => {}
-        _ = connection.write(writer) => {}
-        () = connection.watch() => {}
-        () = session.dropped.notified() => {}
+    let until = async {
+        tokio::select! {
+            () = connection.watch() => {}
+            () = session.dropped.notified() => {}
+        }
+    };
+    if let Err(error) = stream::run(&connection, stream, until).await {
+        tracing::debug!(peer = %ends.peer, %error, "the connection is lost");
     }
     portal.forget_login(&session);
     session.end();
@@ -58,66 +54,35 @@ struct Connection {
     session: Rc<Session>,
 }
 
+impl StreamProtocol for Connection {
+    fn signals(&self) -> &StreamSignals {
+        &self.session.signals
+    }
+
+    fn handle_bytes(&self, input: &mut Bytes) {
+        self.session.connection.borrow_mut().handle_bytes(self.session.now(), input);
+        self.handle_events();
+    }
+
+    fn poll_transmit(&self) -> Option<Transmit> {
+        self.session.connection.borrow_mut().poll_transmit()
+    }
+
+    fn is_over(&self) -> bool {
+        self.session.closed.get()
+    }
+}
+
 impl Connection {
-    async fn read(&self, mut reader: impl AsyncRead + Unpin) {
-        loop {
-            let mut buffer = BytesMut::with_capacity(INPUT);
-            match reader.read_buf(&mut buffer).await {
-                Ok(0) | Err(_) => break,
-                Ok(_) => {}
-            }
-            let mut input = buffer.freeze();
-            while !input.is_empty() {
-                let left = input.len();
-                self.session.connection.borrow_mut().handle_bytes(self.session.now(), &mut input);
-                self.handle_events();
-                self.session.output.notify_one();
-                if input.len() == left {
-                    // Its output has to leave before it takes more.
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-            }
-            if self.session.closed.get() {
-                break;
-            }
-        }
-        if self.session.closed.get() {
-            // The writer ends it.
-            std::future::pending::<()>().await;
-        }
-    }
-
-    async fn write(&self, mut writer: impl AsyncWrite + Unpin) -> io::Result<()> {
-        loop {
-            let mut pieces = Vec::new();
-            let mut len = 0;
-            while len < OUTPUT && pieces.len() < PIECES {
-                let Some(pdu) = self.session.connection.borrow_mut().poll_transmit() else { break };
-                len += pdu.wire_len();
-                pieces.extend(Transmit::into_pieces(pdu));
-            }
-            if pieces.is_empty() {
-                if self.session.closed.get() {
-                    return writer.shutdown().await;
-                }
-                self.session.output.notified().await;
-            } else {
-                write_pieces(&mut writer, &pieces).await?;
-            }
-        }
-    }
-
     /// Timers of the protocol.
     async fn watch(&self) {
         while !self.session.closed.get() {
             let due = self.session.connection.borrow().next_timeout();
-            let pause =
-                due.map_or(Duration::from_secs(1), |due| due.saturating_sub(self.session.now()));
-            tokio::time::sleep(pause.clamp(Duration::from_millis(10), Duration::from_secs(1)))
-                .await;
+            let pause = due.map_or(LAST_OUTPUT, |due| due.saturating_sub(self.session.now()));
+            tokio::time::sleep(pause.max(TIMER_PAUSE)).await;
             self.session.connection.borrow_mut().handle_timeout(self.session.now());
             self.handle_events();
-            self.session.output.notify_one();
+            self.session.signals.output.notify_one();
         }
         // The peer may not read what is left.
         tokio::time::sleep(LAST_OUTPUT).await;

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -35,6 +35,9 @@ pub enum CopyError {
     /// A unit.
     #[error(transparent)]
     Unit(#[from] InitiatorError),
+    /// Both ends are one file.
+    #[error("{0} is the source and the destination: nothing is copied")]
+    SameFile(PathBuf),
     /// The source is longer.
     #[error("the source has {from} bytes, and the unit {to}: take a larger unit")]
     TooSmall {
@@ -65,12 +68,12 @@ impl CopyEnd {
         Ok(Self::File(Arc::new(file), path.into()))
     }
 
-    /// Opens or makes a file to be written.
+    /// Opens or makes a file to be written. What it has is lost with the begin of the copy.
     ///
     /// # Errors
     /// The system's.
     pub fn destination(path: &Path) -> Result<Self, CopyError> {
-        let file = File::options().write(true).create(true).truncate(true).open(path);
+        let file = File::options().write(true).create(true).truncate(false).open(path);
         let file = file.map_err(|source| CopyError::File { path: path.into(), source })?;
         Ok(Self::File(Arc::new(file), path.into()))
     }
@@ -118,11 +121,14 @@ impl CopyEnd {
     async fn write(&self, offset: u64, bytes: Bytes) -> Result<(), CopyError> {
         match self {
             Self::File(file, path) => {
-                if bytes.iter().all(|byte| *byte == 0) {
-                    // The file is new, and its end is set already.
-                    return Ok(());
-                }
-                blocking(file, path, move |file| file.write_all_at(&bytes, offset)).await
+                let write = move |file: &File| {
+                    // A regular file is one hole when the copy begins.
+                    if is_regular(file) && bytes.iter().all(|byte| *byte == 0) {
+                        return Ok(());
+                    }
+                    file.write_all_at(&bytes, offset)
+                };
+                blocking(file, path, write).await
             }
             Self::Unit(initiator, lun, capacity) => {
                 let block_size = capacity.block_size as usize;
@@ -137,9 +143,14 @@ impl CopyEnd {
     async fn begin(&self, size: u64) -> Result<(), CopyError> {
         match self {
             Self::File(file, path) => {
-                let regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
-                let set = move |file: &File| if regular { file.set_len(size) } else { Ok(()) };
-                blocking(file, path, set).await
+                let empty = move |file: &File| {
+                    if is_regular(file) {
+                        file.set_len(0)?;
+                        file.set_len(size)?;
+                    }
+                    Ok(())
+                };
+                blocking(file, path, empty).await
             }
             Self::Unit(_, _, capacity) if capacity.bytes() < size => {
                 Err(CopyError::TooSmall { from: size, to: capacity.bytes() })
@@ -154,6 +165,17 @@ impl CopyEnd {
             Self::Unit(initiator, lun, _) => Ok(initiator.flush(*lun).await?),
         }
     }
+}
+
+fn is_regular(file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.is_file())
+}
+
+/// Are both ends one file?
+fn same_file(from: &CopyEnd, to: &CopyEnd) -> Option<PathBuf> {
+    let (CopyEnd::File(one, path), CopyEnd::File(other, _)) = (from, to) else { return None };
+    let id = |file: &File| file.metadata().ok().map(|it| (it.dev(), it.ino(), it.rdev()));
+    (id(one).is_some() && id(one) == id(other)).then(|| path.clone())
 }
 
 /// Works on a file in another thread.
@@ -187,6 +209,9 @@ pub async fn copy(
     to: &CopyEnd,
     progress: impl Fn(u64) + 'static,
 ) -> Result<u64, CopyError> {
+    if let Some(path) = same_file(from, to) {
+        return Err(CopyError::SameFile(path));
+    }
     let size = from.size()?;
     to.begin(size).await?;
     let (copied, progress) = (Rc::new(Cell::new(0)), Rc::new(progress));

@@ -16,6 +16,8 @@ use crate::volume::{SpecificationError, VolumeSpecification};
 pub const MOST_SESSIONS: usize = 64;
 /// Units of a target.
 pub const MOST_LUNS: usize = 256;
+/// The begin of names that nobody has chosen.
+pub const AUTHORITY: &str = "iqn.2026-11.tasuki";
 /// The port of iSCSI (RFC 7143 13.8).
 pub const PORT: u16 = 3260;
 

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::definition::{LunDefinition, MOST_LUNS, MOST_SESSIONS, TargetDefinition};
 use crate::ring::Ring;
-use crate::state_file::StateFile;
+use crate::state_file::{KeptState, StateFile};
 use crate::volume::{OpenError, Volume};
 
 /// Tasks of a target that may run or wait at a time: a whole command window of each session.
@@ -42,6 +42,9 @@ pub enum DeviceError {
     /// The target's own configuration.
     #[error(transparent)]
     Target(TargetError),
+    /// The folder for state that outlives the target.
+    #[error("cannot keep reservations and mode pages (--state): {0}")]
+    State(std::io::Error),
     /// io_uring.
     #[error("cannot use io_uring: {0}; see the sysctl kernel.io_uring_disabled")]
     Ring(std::io::Error),
@@ -88,7 +91,7 @@ impl Device {
             next_nexus: Cell::new(0),
             next_tsih: Cell::new(1),
             ring,
-            state: StateFile::new(definition.state.clone()),
+            state: StateFile::new(definition.state.clone()).map_err(DeviceError::State)?,
         });
         for (number, lun) in &definition.luns {
             device.add_lun(*number, lun, definition.name.as_str())?;
@@ -116,7 +119,8 @@ impl Device {
     ) -> Result<(), DeviceError> {
         let block = lun.block_size.bytes();
         let volume = Volume::open(&lun.volume, block, lun.read_only, &self.ring)?;
-        let config = self.config(number, lun, target, &volume);
+        let kept = self.state.load(number).map_err(DeviceError::State)?;
+        let config = self.config(number, lun, target, &volume, kept);
         let added = self.scsi.borrow_mut().add_lun(number, config);
         added.map_err(|source| DeviceError::Unit { lun: number.get(), source })?;
         self.volumes.borrow_mut().insert(number, Rc::new(volume));
@@ -150,11 +154,11 @@ impl Device {
         lun: &LunDefinition,
         target: &str,
         volume: &Volume,
+        kept: KeptState,
     ) -> LunConfig {
         let identifier = identifier(target, number);
         let block = u64::from(lun.block_size.bytes());
         let serial = lun.serial.clone().unwrap_or_else(|| format!("{identifier:016x}"));
-        let kept = self.state.load(number);
         let granularity = u32::try_from(4096 / block).unwrap_or(1);
         LunConfig {
             block_size: lun.block_size,

@@ -3,7 +3,7 @@
 //! Requests are futures; any number of them may be open, up to the queue depth of the connection. A
 //! connection that is lost ends all of them with an error.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
@@ -19,15 +19,16 @@ use iscsi::{
 };
 use rustix::rand::{GetRandomFlags, getrandom};
 use tasuki_tokio::TcpStream;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 
-use crate::stream::write_pieces;
+use crate::stream::{self, StreamProtocol, StreamSignals};
 
 /// Requests that are open at a time; more wait.
 const QUEUE_DEPTH: u16 = 64;
-/// Bytes that are read from the stream at a time.
-const INPUT: usize = 256 << 10;
+/// Between two looks at the protocol's timers.
+const TIMER_PAUSE: Duration = Duration::from_millis(500);
+/// How long the last output may take to leave.
+const LAST_OUTPUT: Duration = Duration::from_secs(5);
 /// How often a command is made again that found a unit attention.
 const ATTENTIONS: u32 = 8;
 /// Status CHECK CONDITION (SAM-5 5.3.1).
@@ -99,7 +100,8 @@ impl Capacity {
 #[derive(Debug)]
 struct Shared {
     connection: RefCell<InitiatorConnection>,
-    output: Notify,
+    signals: StreamSignals,
+    over: Cell<bool>,
     open: RefCell<HashMap<CommandId, OpenRequest>>,
     login: RefCell<Option<oneshot::Sender<Result<(), InitiatorError>>>>,
     slots: Semaphore,
@@ -144,7 +146,8 @@ impl Initiator {
         let (login, logged_in) = oneshot::channel();
         let shared = Rc::new(Shared {
             connection: RefCell::new(InitiatorConnection::new(config, Duration::ZERO, random)?),
-            output: Notify::new(),
+            signals: StreamSignals::default(),
+            over: Cell::new(false),
             open: RefCell::default(),
             login: RefCell::new(Some(login)),
             slots: Semaphore::new(usize::from(QUEUE_DEPTH)),
@@ -175,7 +178,8 @@ impl Initiator {
     /// # Errors
     /// The command's or the connection's.
     pub async fn luns(&self) -> Result<Vec<u16>, InitiatorError> {
-        const MOST: u32 = 8 + 8 * 1024;
+        // Each number that a unit can have.
+        const MOST: u32 = 8 + 8 * (1 << 14);
         let mut cdb = [0; 12];
         cdb[0] = 0xa0;
         cdb[6..10].copy_from_slice(&MOST.to_be_bytes());
@@ -327,81 +331,61 @@ fn sense_of(sense: &[u8]) -> (u8, u16) {
     }
 }
 
+impl StreamProtocol for Shared {
+    fn signals(&self) -> &StreamSignals {
+        &self.signals
+    }
+
+    fn handle_bytes(&self, input: &mut Bytes) {
+        self.connection.borrow_mut().handle_bytes(self.started.elapsed(), input);
+        self.handle_events();
+    }
+
+    fn poll_transmit(&self) -> Option<Transmit> {
+        self.connection.borrow_mut().poll_transmit()
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.get()
+    }
+}
+
 impl Shared {
     /// Waits for the answer to a request.
     async fn answer(&self, request: CommandId, room: u32) -> Answer {
+        if self.over.get() {
+            return Answer::Lost("it has ended".to_owned());
+        }
         let (answer, answered) = oneshot::channel();
         let data = BytesMut::with_capacity(room as usize);
         self.open.borrow_mut().insert(request, OpenRequest { data, answer });
-        self.output.notify_one();
+        self.signals.output.notify_one();
         answered.await.unwrap_or_else(|_| Answer::Lost("it has ended".to_owned()))
     }
 
     async fn run(self: Rc<Self>, stream: TcpStream) {
-        let (reader, writer) = tokio::io::split(stream);
-        let why = tokio::select! {
-            why = self.read(reader) => why,
-            why = self.write(writer) => why,
-            () = self.watch() => String::new(),
+        let why = match stream::run(&*self, stream, self.watch()).await {
+            Ok(()) => "the target has closed it".to_owned(),
+            Err(error) => error.to_string(),
         };
         self.end(&why);
     }
 
-    async fn read(&self, mut reader: impl AsyncRead + Unpin) -> String {
-        loop {
-            let mut buffer = BytesMut::with_capacity(INPUT);
-            match reader.read_buf(&mut buffer).await {
-                Ok(0) => return "the target has closed it".to_owned(),
-                Err(error) => return error.to_string(),
-                Ok(_) => {}
-            }
-            let mut input = buffer.freeze();
-            while !input.is_empty() {
-                let left = input.len();
-                let now = self.started.elapsed();
-                self.connection.borrow_mut().handle_bytes(now, &mut input);
-                if let Some(why) = self.handle_events() {
-                    return why;
-                }
-                self.output.notify_one();
-                if input.len() == left {
-                    // Its output has to leave before it takes more.
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-            }
-        }
-    }
-
-    async fn write(&self, mut writer: impl AsyncWrite + Unpin) -> String {
-        loop {
-            let pdu = self.connection.borrow_mut().poll_transmit();
-            let Some(pdu) = pdu else {
-                self.output.notified().await;
-                continue;
-            };
-            let pieces: Vec<Bytes> = Transmit::into_pieces(pdu).collect();
-            let written = write_pieces(&mut writer, &pieces).await;
-            if let Err(error) = written.and(writer.flush().await) {
-                return error.to_string();
-            }
-        }
-    }
-
     async fn watch(&self) {
-        loop {
-            tokio::time::sleep(Duration::from_millis(500)).await;
+        while !self.over.get() {
+            tokio::time::sleep(TIMER_PAUSE).await;
             self.connection.borrow_mut().handle_timeout(self.started.elapsed());
-            if let Some(why) = self.handle_events() {
-                return self.end(&why);
-            }
-            self.output.notify_one();
+            self.handle_events();
+            self.signals.output.notify_one();
         }
+        // The target may not read what is left.
+        tokio::time::sleep(LAST_OUTPUT).await;
     }
 
-    /// `Some`: the connection is over.
-    fn handle_events(&self) -> Option<String> {
+    fn handle_events(&self) {
         loop {
-            let event = self.connection.borrow_mut().poll_event()?;
+            let event = self.connection.borrow_mut().poll_event();
+            let Some(event) = event else { return };
             match event {
                 InitiatorEvent::LoggedIn { .. } => self.logged_in(Ok(())),
                 InitiatorEvent::DataIn { command, offset, data } => {
@@ -423,9 +407,9 @@ impl Shared {
                 }
                 InitiatorEvent::Closed(Ending::LoginRefused(status)) => {
                     self.logged_in(Err(InitiatorError::Refused(status)));
-                    return Some("the login was refused".to_owned());
+                    self.end("the login was refused");
                 }
-                InitiatorEvent::Closed(ending) => return Some(format!("{ending:?}")),
+                InitiatorEvent::Closed(ending) => self.end(&format!("{ending:?}")),
                 _ => {}
             }
         }
@@ -444,6 +428,7 @@ impl Shared {
     }
 
     fn end(&self, why: &str) {
+        self.over.set(true);
         self.logged_in(Err(InitiatorError::Lost(why.to_owned())));
         for (_, open) in self.open.take() {
             let _ = open.answer.send(Answer::Lost(why.to_owned()));

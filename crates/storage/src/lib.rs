@@ -41,7 +41,9 @@ mod url;
 mod volume;
 
 pub use copy::{CopyEnd, CopyError, copy};
-pub use definition::{LunDefinition, LunError, MOST_LUNS, MOST_SESSIONS, PORT, TargetDefinition};
+pub use definition::{
+    AUTHORITY, LunDefinition, LunError, MOST_LUNS, MOST_SESSIONS, PORT, TargetDefinition,
+};
 pub use device::DeviceError;
 pub use handle::{LunStatus, SessionStatus, TargetHandle, TargetStatus};
 pub use initiator::{Capacity, Initiator, InitiatorError};

@@ -20,6 +20,7 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::AbortHandle;
 
 use crate::device::{Device, PORTAL_GROUP};
+use crate::stream::StreamSignals;
 
 /// Data-in that may wait to be written, and as much data-out that may wait for its volume, KiB. It
 /// is at least one command's.
@@ -43,8 +44,7 @@ pub(crate) struct Ends {
 pub(crate) struct Session {
     pub(crate) device: Rc<Device>,
     pub(crate) connection: RefCell<TargetConnection>,
-    /// There is output, or the connection is over.
-    pub(crate) output: Notify,
+    pub(crate) signals: StreamSignals,
     pub(crate) tasks: RefCell<HashMap<TaskId, RunningTask>>,
     /// KiB of data-in that may still be read.
     pub(crate) room_in: Arc<Semaphore>,
@@ -82,7 +82,7 @@ impl Session {
         Rc::new(Self {
             device: Rc::clone(device),
             connection: RefCell::new(TargetConnection::new(config, Duration::ZERO, random)),
-            output: Notify::new(),
+            signals: StreamSignals::default(),
             tasks: RefCell::default(),
             room_in: Arc::new(Semaphore::new(ROOM as usize)),
             room_out: Arc::new(Semaphore::new(ROOM as usize)),
@@ -152,7 +152,7 @@ impl Session {
         let event = AsyncEvent::SessionDrop { wait: 2, retain: 0 };
         let _ = self.connection.borrow_mut().send_async(event, &Bytes::new());
         self.closed.set(true);
-        self.output.notify_one();
+        self.signals.output.notify_one();
     }
 
     /// Ends the session: its tasks, its nexus, its place in the table.

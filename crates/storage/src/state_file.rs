@@ -23,8 +23,15 @@ pub(crate) struct KeptState {
 }
 
 impl StateFile {
-    pub(crate) fn new(folder: Option<PathBuf>) -> Self {
-        Self(folder)
+    /// Makes the folder, if there is to be one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn new(folder: Option<PathBuf>) -> io::Result<Self> {
+        if let Some(folder) = &folder {
+            fs::create_dir_all(folder)?;
+        }
+        Ok(Self(folder))
     }
 
     /// Can state outlive the target?
@@ -37,12 +44,19 @@ impl StateFile {
     }
 
     /// What the unit had last.
-    pub(crate) fn load(&self, lun: LunNumber) -> KeptState {
+    ///
+    /// # Errors
+    /// The system's: there is state, and it cannot be read.
+    pub(crate) fn load(&self, lun: LunNumber) -> io::Result<KeptState> {
         let read = |kind| {
-            let bytes = fs::read(Self::path(self.0.as_deref()?, lun, kind)).ok()?;
-            Some(Bytes::from(bytes))
+            let Some(folder) = self.0.as_deref() else { return Ok(None) };
+            match fs::read(Self::path(folder, lun, kind)) {
+                Ok(bytes) => Ok(Some(Bytes::from(bytes))),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error),
+            }
         };
-        KeptState { reservations: read("reservations"), mode_pages: read("mode") }
+        Ok(KeptState { reservations: read("reservations")?, mode_pages: read("mode")? })
     }
 
     /// Stores state. It is on stable storage when the call returns.
@@ -76,5 +90,42 @@ impl StateFile {
             },
         }
         File::open(folder)?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_is_there_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = || StateFile::new(Some(folder.path().join("state"))).unwrap();
+        let lun = LunNumber::new(3).unwrap();
+        assert!(state().load(lun).unwrap().reservations.is_none());
+        let bytes = Bytes::from_static(b"kept");
+        state().store(lun, &StoredState::Reservations(Some(bytes.clone()))).unwrap();
+        state().store(lun, &StoredState::ModePages(Bytes::from_static(b"pages"))).unwrap();
+        let kept = state().load(lun).unwrap();
+        assert_eq!(kept.reservations, Some(bytes));
+        assert_eq!(kept.mode_pages.as_deref(), Some(&b"pages"[..]));
+        state().store(lun, &StoredState::Reservations(None)).unwrap();
+        assert!(state().load(lun).unwrap().reservations.is_none());
+    }
+
+    #[test]
+    fn state_that_cannot_be_read_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFile::new(Some(folder.path().into())).unwrap();
+        let lun = LunNumber::new(0).unwrap();
+        fs::create_dir(folder.path().join("lun-0.reservations")).unwrap();
+        assert!(state.load(lun).is_err());
+    }
+
+    #[test]
+    fn without_a_folder_nothing_is_kept() {
+        let (state, lun) = (StateFile::new(None).unwrap(), LunNumber::new(0).unwrap());
+        assert!(state.store(lun, &StoredState::ModePages(Bytes::new())).is_err());
+        state.store(lun, &StoredState::Reservations(None)).unwrap();
     }
 }

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use abi::control::{ClientReply, ClientRequest};
@@ -11,9 +12,22 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 use shm::peer::Peer;
 use shm::{Channel, ChannelError};
+use sockets::Client;
 
 use crate::exit::{Code, Failure};
 use crate::runtime_dir::{InstanceName, RuntimeDir, operators_socket};
+
+/// Makes this process a client of the named instance; without a name, of the one that
+/// [`Operator::connect_or_guess`] finds.
+///
+/// # Errors
+/// As there; [`Code::NoInstance`] when the instance ends meanwhile, or why it admits no client.
+pub(crate) fn join(net: Option<&InstanceName>) -> Result<Arc<Client>, Failure> {
+    let name = Operator::connect_or_guess(net)?.name;
+    let socket = RuntimeDir::find(&name).ok_or_else(|| not_running(&name))?;
+    Client::connect(&socket)
+        .map_err(|error| Failure::system(format!("join the instance {name}"), error))
+}
 
 /// A connection to a running instance.
 pub(crate) struct Operator {

@@ -38,6 +38,8 @@ const BACKLOG: i32 = 128;
 /// Where root's instances are.
 const ROOTS: &str = "/run/tasuki";
 
+/// How the name of an instance's socket for programs ends.
+const INSTANCE_SOCKET: &str = ".sock";
 /// How the name of a target's socket ends.
 const TARGET_SOCKET: &str = ".target.sock";
 
@@ -170,26 +172,30 @@ impl RuntimeDir {
 
     /// The names and programs' sockets of all instances, dead ones too, in order of name.
     pub(crate) fn list() -> Vec<(InstanceName, PathBuf)> {
+        Self::sockets(INSTANCE_SOCKET)
+    }
+
+    /// The names and sockets of all targets, dead ones too, in order of name.
+    pub(crate) fn targets() -> Vec<(InstanceName, PathBuf)> {
+        Self::sockets(TARGET_SOCKET)
+    }
+
+    /// The sockets whose names are a name and this end, in all directories.
+    fn sockets(end: &str) -> Vec<(InstanceName, PathBuf)> {
         let user = rustix::process::geteuid();
         let directories = Self::candidates().into_iter().filter_map(|it| Self::open(it, user).ok());
         let mut all: Vec<_> = directories
             .flat_map(|it| {
-                it.names()
-                    .into_iter()
-                    .map(move |name| (name.clone(), it.socket(&name, Audience::Programs)))
+                let names = it.names(end).into_iter();
+                names.map(move |name| (name.clone(), it.path.join(format!("{name}{end}"))))
             })
             .collect();
         all.sort();
         all
     }
 
-    /// The instances that have a socket in this directory.
-    fn names(&self) -> Vec<InstanceName> {
-        self.names_with(".sock")
-    }
-
-    /// The names before this end of a file's name.
-    fn names_with(&self, end: &str) -> Vec<InstanceName> {
+    /// The names before this end of a socket's name in this directory.
+    fn names(&self, end: &str) -> Vec<InstanceName> {
         let entries = Dir::read_from(&self.fd).into_iter().flatten().filter_map(Result::ok);
         entries
             .filter_map(|entry| entry.file_name().to_str().ok()?.strip_suffix(end)?.parse().ok())
@@ -240,7 +246,7 @@ impl RuntimeDir {
     /// Removes the sockets of instances whose supervisor was killed. Hold the lock: then no process
     /// is between making a socket and listening on it.
     fn sweep(&self) {
-        for name in self.names() {
+        for name in self.names(INSTANCE_SOCKET) {
             let path = self.socket(&name, Audience::Programs);
             let dead = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
             if UnixStream::connect(&path).is_err_and(dead) {
@@ -280,30 +286,13 @@ impl RuntimeDir {
         Ok(InstanceSockets { programs, operators })
     }
 
-    /// The paths of the sockets of all targets, with their names.
-    pub(crate) fn targets() -> Vec<(InstanceName, PathBuf)> {
-        let user = rustix::process::geteuid();
-        let directories = Self::candidates().into_iter().filter_map(|it| Self::open(it, user).ok());
-        let of = |it: Self| {
-            let names = it.names_with(TARGET_SOCKET).into_iter();
-            names.map(|name| (name.clone(), it.target_socket(&name))).collect::<Vec<_>>()
-        };
-        let mut all: Vec<_> = directories.flat_map(of).collect();
-        all.sort();
-        all
-    }
-
-    fn target_socket(&self, name: &InstanceName) -> PathBuf {
-        self.path.join(format!("{name}{TARGET_SOCKET}"))
-    }
-
     /// Binds the socket by which a target is managed. Hold the lock.
     ///
     /// # Errors
     /// [`Code::AlreadyRunning`]; the system's.
     pub(crate) fn bind_target(&self, name: &InstanceName) -> Result<SocketFile, Failure> {
-        let path = self.target_socket(name);
-        match UnixStream::connect(&path) {
+        let file = format!("{name}{TARGET_SOCKET}");
+        match UnixStream::connect(self.path.join(&file)) {
             Ok(_) => {
                 let sentence = format!(
                     "target {name} is already running; end it with `tasuki target down {name}`"
@@ -312,11 +301,11 @@ impl RuntimeDir {
             }
             // If that fails, binding says why.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                let _ = std::fs::remove_file(&path);
+                let _ = rustix::fs::unlinkat(&self.fd, &file, AtFlags::empty());
             }
             Err(_) => {}
         }
-        self.bind_one(&format!("{name}{TARGET_SOCKET}"), None)
+        self.bind_one(&file, None)
     }
 
     fn bind_one(&self, file: &str, group: Option<Gid>) -> Result<SocketFile, Failure> {
@@ -358,7 +347,7 @@ impl RuntimeDir {
 /// The name of a socket of an instance in its directory.
 fn socket_name(name: &InstanceName, audience: Audience) -> String {
     match audience {
-        Audience::Programs => format!("{name}.sock"),
+        Audience::Programs => format!("{name}{INSTANCE_SOCKET}"),
         Audience::Operators => format!("{name}.operator.sock"),
     }
 }
@@ -455,7 +444,7 @@ mod tests {
                 assert!(!shm::passing::takes_descriptors(listener), "connections may bring some");
             }
         }
-        assert_eq!(place.names(), std::slice::from_ref(&name));
+        assert_eq!(place.names(INSTANCE_SOCKET), std::slice::from_ref(&name));
         drop(sockets);
         assert_eq!(exist(), [false; 2]);
         // A dead instance: the files without the listeners.

@@ -7,14 +7,15 @@ use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use sockets::Client;
-use storage::{CopyEnd, CopyError, DiskUrl, Initiator, InitiatorError, IscsiName, UrlError, copy};
+use storage::{
+    AUTHORITY, CopyEnd, CopyError, DiskUrl, Initiator, InitiatorError, IscsiName, UrlError, copy,
+};
 
 use super::{print, print_json, table};
 use crate::cli::{DiskArgs, DiskCommand, DiskCopyArgs, DiskLsArgs};
 use crate::exit::{Code, Failure};
-use crate::operator::Operator;
-use crate::runtime_dir::{InstanceName, RuntimeDir};
+use crate::operator::join;
+use crate::runtime_dir::InstanceName;
 
 /// Carries out the command.
 ///
@@ -118,7 +119,9 @@ fn copy_disk(args: &DiskCopyArgs) -> Result<u8, Failure> {
     copied.map(|_| 0).map_err(|error| match &error {
         CopyError::Unit(error) => failure(error),
         CopyError::File { .. } => Failure::new(Code::Output, error.to_string()),
-        CopyError::TooSmall { .. } => Failure::new(Code::Configuration, error.to_string()),
+        CopyError::TooSmall { .. } | CopyError::SameFile(_) => {
+            Failure::new(Code::Configuration, error.to_string())
+        }
     })
 }
 
@@ -179,7 +182,7 @@ fn initiator_name(given: Option<&str>) -> Result<IscsiName, Failure> {
     let machine = || {
         let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
         let id: String = id.chars().filter(char::is_ascii_hexdigit).take(12).collect();
-        format!("iqn.2026-11.tasuki:host{id}")
+        format!("{AUTHORITY}:host{id}")
     };
     let name = given.map_or_else(machine, str::to_owned);
     name.parse().map_err(|error| {
@@ -189,15 +192,10 @@ fn initiator_name(given: Option<&str>) -> Result<IscsiName, Failure> {
 
 /// Runs the future as a client of the instance.
 fn on_instance<F: Future>(net: Option<&InstanceName>, future: F) -> Result<F::Output, Failure> {
-    let operator = Operator::connect_or_guess(net)?;
-    let name = operator.name().clone();
-    drop(operator);
-    let failed =
-        |error: &dyn std::fmt::Display| Failure::system(format!("use the instance {name}"), error);
-    let socket = RuntimeDir::find(&name).ok_or_else(|| failed(&"it has ended"))?;
-    let client = Client::connect(&socket).map_err(|error| failed(&error))?;
+    let client = join(net)?;
+    let failed = |error: std::io::Error| Failure::system("use the instance", error);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| failed(&error))?;
+    let runtime = runtime.map_err(failed)?;
     let run = tasuki_tokio::run(&client, future);
-    tokio::task::LocalSet::new().block_on(&runtime, run).map_err(|error| failed(&error))
+    tokio::task::LocalSet::new().block_on(&runtime, run).map_err(failed)
 }

@@ -8,8 +8,9 @@ mod control;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use sockets::Client;
-use storage::{DeviceError, LunNumber, OpenError, ServeError, TargetDefinition, TargetStatus};
+use storage::{
+    AUTHORITY, DeviceError, LunNumber, OpenError, ServeError, TargetDefinition, TargetStatus,
+};
 
 use self::control::{Reply, Request, ask};
 use super::background::{self, Ready};
@@ -18,13 +19,11 @@ use crate::cli::{
     TargetArgs, TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs, TargetUpArgs,
 };
 use crate::exit::{self, Code, Failure};
-use crate::operator::Operator;
+use crate::operator::join;
 use crate::runtime_dir::{InstanceName, RuntimeDir, SocketFile};
 
 /// How long a target may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The authority of names that nobody has chosen.
-const AUTHORITY: &str = "iqn.2026-11.tasuki";
 
 /// Carries out the command.
 ///
@@ -86,14 +85,7 @@ fn definition(args: &TargetUpArgs) -> Result<TargetDefinition, Failure> {
 }
 
 fn serve(args: &TargetUpArgs, ready: Ready) -> Result<u8, Failure> {
-    let operator = Operator::connect_or_guess(args.net.as_ref())?;
-    let socket = RuntimeDir::find(operator.name()).ok_or_else(|| {
-        let sentence = format!("the instance {} has ended", operator.name());
-        Failure::new(Code::NoInstance, sentence)
-    })?;
-    let client = Client::connect(&socket).map_err(|error| {
-        Failure::system(format!("join the instance {}", operator.name()), error)
-    })?;
+    let client = join(args.net.as_ref())?;
     let definition = definition(args)?;
     let directory = RuntimeDir::make()?;
     let lock = directory.lock()?;
