@@ -40,6 +40,9 @@ function serve(port, workers, scheduling) {
     const server = http.createServer(answer).listen(port, () => {
       if (!workers) console.log('ready', server.address().address);
     });
+    // By default node closes a connection that has been idle for 5 s. A client that has no processor
+    // for so long would send a request into it.
+    server.keepAliveTimeout = 0;
     process.on('disconnect', () => process.exit(0));
     return;
   }
