@@ -14,7 +14,7 @@ use base64ct::{Base64, Encoding as _};
 use rustls::SignatureAlgorithm;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use zeroize::Zeroizing;
 
@@ -36,6 +36,9 @@ pub enum IdentityError {
     /// The text has no certificate in PEM.
     #[error("no certificate in PEM (-----BEGIN CERTIFICATE-----): {0}")]
     NoCertificate(String),
+    /// The text has no revocation list in PEM.
+    #[error("no revocation list in PEM (-----BEGIN X509 CRL-----): {0}")]
+    NoRevocationList(String),
     /// The certificate cannot be read, or is of another key.
     #[error("the certificate does not fit the private key: {0}")]
     WrongCertificate(String),
@@ -133,6 +136,22 @@ pub fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, IdentityE
     }
 }
 
+/// All revocation lists in `pem`, at least one.
+///
+/// # Errors
+/// [`IdentityError::NoRevocationList`].
+pub fn revocation_lists(
+    pem: &str,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, IdentityError> {
+    let found: Result<Vec<_>, _> =
+        CertificateRevocationListDer::pem_slice_iter(pem.as_bytes()).collect();
+    match found {
+        Ok(found) if found.is_empty() => Err(IdentityError::NoRevocationList("none there".into())),
+        Ok(found) => Ok(found),
+        Err(error) => Err(IdentityError::NoRevocationList(error.to_string())),
+    }
+}
+
 /// A new Ed25519 key in PKCS#8 (RFC 5958, version 1) and PEM, as `openssl genpkey` writes it.
 ///
 /// # Errors
@@ -216,5 +235,7 @@ mod tests {
         let error = Identity::certificate(&chain, &chain).unwrap_err();
         assert!(matches!(error, IdentityError::NoKey(_)), "{error:?}");
         assert_eq!(certificates(&chain.repeat(3)).unwrap().len(), 3);
+        let error = revocation_lists(&chain).unwrap_err();
+        assert_eq!(error, IdentityError::NoRevocationList("none there".into()));
     }
 }

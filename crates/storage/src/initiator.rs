@@ -18,10 +18,12 @@ use iscsi::{
     Lun, Transmit, UsageError,
 };
 use rustix::rand::{GetRandomFlags, getrandom};
+use sockets::aio::Reactor;
 use tasuki_tokio::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::stream::{self, StreamProtocol, StreamSignals};
+use crate::transport::{DiskTransport, Opened, TransportError};
 
 /// Requests that are open at a time; more wait.
 const QUEUE_DEPTH: u16 = 64;
@@ -29,6 +31,8 @@ const QUEUE_DEPTH: u16 = 64;
 const TIMER_PAUSE: Duration = Duration::from_millis(500);
 /// How long the last output may take to leave.
 const LAST_OUTPUT: Duration = Duration::from_secs(5);
+/// How long the handshake of a transport may take.
+const HANDSHAKE: Duration = Duration::from_secs(30);
 /// How often a command is made again that found a unit attention.
 const ATTENTIONS: u32 = 8;
 /// Status CHECK CONDITION (SAM-5 5.3.1).
@@ -46,6 +50,14 @@ pub enum InitiatorError {
         address: SocketAddr,
         /// The system's error.
         source: io::Error,
+    },
+    /// The portal cannot be spoken with.
+    #[error("no session with {address}: {source}")]
+    Transport {
+        /// The portal.
+        address: SocketAddr,
+        /// What failed.
+        source: TransportError,
     },
     /// The target does not let us in.
     #[error("the target refuses the login: {0:?}")]
@@ -97,6 +109,32 @@ impl Capacity {
     }
 }
 
+/// A portal as an initiator reaches it.
+#[derive(Debug, Clone)]
+pub struct DiskPortal {
+    /// Its address.
+    pub address: SocketAddr,
+    /// How its streams are protected.
+    pub transport: DiskTransport,
+}
+
+impl DiskPortal {
+    /// Connects, and protects the connection.
+    async fn open(&self) -> Result<Opened, InitiatorError> {
+        let address = self.address;
+        let connected = TcpStream::connect(address).await;
+        let stream = connected.map_err(|source| InitiatorError::Connect { address, source })?;
+        let _ = stream.set_nodelay(true).await;
+        let transport = |source| InitiatorError::Transport { address, source };
+        let client =
+            Reactor::current().map_err(|errno| transport(io::Error::from(errno).into()))?;
+        let opened = self.transport.open(client.client(), stream, address);
+        let opened = tokio::time::timeout(HANDSHAKE, opened).await;
+        let opened = opened.unwrap_or(Err(TransportError::Slow(HANDSHAKE.as_secs())));
+        opened.map_err(transport)
+    }
+}
+
 #[derive(Debug)]
 struct Shared {
     connection: RefCell<InitiatorConnection>,
@@ -128,13 +166,11 @@ impl Initiator {
     /// # Errors
     /// Why it is not logged in.
     pub async fn connect(
-        address: SocketAddr,
+        portal: &DiskPortal,
         name: &IscsiName,
         target: Option<&IscsiName>,
     ) -> Result<Self, InitiatorError> {
-        let connected = TcpStream::connect(address).await;
-        let stream = connected.map_err(|source| InitiatorError::Connect { address, source })?;
-        let _ = stream.set_nodelay(true).await;
+        let opened = portal.open().await?;
         let lost = |error: rustix::io::Errno| InitiatorError::Lost(error.to_string());
         let (mut isid, mut random) = ([0; 5], [0; 64]);
         getrandom(&mut isid, GetRandomFlags::empty()).map_err(lost)?;
@@ -153,7 +189,7 @@ impl Initiator {
             slots: Semaphore::new(usize::from(QUEUE_DEPTH)),
             started: Instant::now(),
         });
-        tokio::task::spawn_local(Rc::clone(&shared).run(stream));
+        tokio::task::spawn_local(Rc::clone(&shared).run(opened));
         match logged_in.await {
             Ok(result) => result.map(|()| Self(shared)),
             Err(_) => Err(InitiatorError::Lost("it ended during the login".to_owned())),
@@ -363,8 +399,8 @@ impl Shared {
         answered.await.unwrap_or_else(|_| Answer::Lost("it has ended".to_owned()))
     }
 
-    async fn run(self: Rc<Self>, stream: TcpStream) {
-        let why = match stream::run(&*self, stream, self.watch()).await {
+    async fn run(self: Rc<Self>, opened: Opened) {
+        let why = match stream::run(&*self, opened.reader, opened.writer, self.watch()).await {
             Ok(()) => "the target has closed it".to_owned(),
             Err(error) => error.to_string(),
         };
