@@ -22,13 +22,15 @@ mod buffer;
 mod credentials;
 mod ends;
 mod error;
+mod halves;
 mod sealed;
 mod sealed_reader;
+mod sealed_state;
 mod sealed_writer;
 
 pub use self::credentials::{Credentials, Judge, Refusal};
 pub use self::ends::{DiskTransport, PortalTransport};
-pub(crate) use self::ends::{Opened, Reader, Writer};
 pub use self::error::TransportError;
-pub use self::sealed::SealedCounts;
-pub(crate) use self::sealed::SealedState;
+pub(crate) use self::halves::{Opened, Reader, Writer};
+pub use self::sealed_state::SealedCounts;
+pub(crate) use self::sealed_state::SealedState;

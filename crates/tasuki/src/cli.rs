@@ -459,6 +459,7 @@ mod tests {
                 "capture",
                 "target",
                 "disk",
+                "key",
                 "completion"
             ]
         );

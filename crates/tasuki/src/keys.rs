@@ -76,6 +76,12 @@ impl KeyDirectory {
         Ok(Self(path))
     }
 
+    /// This directory.
+    #[cfg(test)]
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Self(path)
+    }
+
     /// The path of the own key.
     pub(crate) fn key_path(&self) -> PathBuf {
         self.0.join(KEY)
@@ -275,7 +281,7 @@ mod tests {
 
     fn directory() -> (tempfile::TempDir, KeyDirectory) {
         let parent = tempfile::tempdir().unwrap();
-        let keys = KeyDirectory(parent.path().join("keys"));
+        let keys = KeyDirectory::at(parent.path().join("keys"));
         (parent, keys)
     }
 

@@ -44,9 +44,12 @@ impl Refusal {
     }
 }
 
+/// What decides: called with who the peer has proven to be.
+type Decide = dyn Fn(&PeerIdentity) -> Result<(), Refusal> + Send + Sync;
+
 /// Decides about a peer whose proof was right. It is asked at each handshake.
 #[derive(Clone)]
-pub struct Judge(Arc<dyn Fn(&PeerIdentity) -> Result<(), Refusal> + Send + Sync>);
+pub struct Judge(Arc<Decide>);
 
 impl Judge {
     /// A judge that is this function.

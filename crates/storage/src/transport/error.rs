@@ -2,7 +2,9 @@
 
 use std::io;
 
-use seal::{Fingerprint, HandshakeError, OpenError, Reason, SealError};
+use seal::{Fingerprint, HandshakeError, OpenError, PeerIdentity, Reason, SealError};
+
+use super::credentials::Refusal;
 
 /// A failure of a transport.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +47,16 @@ pub enum TransportError {
 }
 
 impl TransportError {
+    /// The error of a peer that was not let in.
+    pub(super) fn refused(refusal: Refusal, peer: &PeerIdentity) -> Self {
+        let got = peer.fingerprint();
+        match refusal {
+            Refusal::Unknown | Refusal::Denied => Self::Unknown(got),
+            Refusal::Changed(known) => Self::Changed { got, known },
+            Refusal::Failed(why) => Self::NotJudged(why),
+        }
+    }
+
     /// What an Alert tells the peer of this error; `None`: nothing is to be sent.
     pub(crate) fn reason(&self) -> Option<Reason> {
         match self {

@@ -1,64 +1,29 @@
-//! The handshake of sealed, and what both halves of a session share.
+//! The handshake of sealed.
 
-use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use seal::{
-    ClientEndpoint, Handshake, Opened as Record, PeerIdentity, ServerEndpoint, Session, Step,
-};
-use serde::{Deserialize, Serialize};
+use seal::{ClientEndpoint, Handshake, ServerEndpoint, Session, SessionSettings, Step};
 use sockets::Client;
 use tasuki_tokio::TcpStream;
 use tokio::io::AsyncWriteExt as _;
 
 use super::buffer::ReceiveBuffer;
-use super::credentials::{Judge, Refusal};
-use super::ends::{Opened, Reader, SealedEnd, Writer};
+use super::credentials::Judge;
 use super::error::TransportError;
+use super::halves::{Opened, Reader, Writer};
 use super::sealed_reader::SealedReader;
+use super::sealed_state::SealedState;
 use super::sealed_writer::SealedWriter;
 
-/// What the halves of a session tell each other, and others.
-#[derive(Debug, Default)]
-pub(crate) struct SealedState {
-    /// The peer has asked for another key.
-    pub(super) answer: Cell<bool>,
-    /// The operator has asked for other keys, of both directions.
-    pub(crate) rekey: Cell<bool>,
-    pub(super) counts: Cell<SealedCounts>,
-}
-
-/// What a sealed session has done.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SealedCounts {
-    /// Bytes of content that were sealed.
-    pub sealed: u64,
-    /// Of these, bytes that were sealed while earlier ones were on their way.
-    pub hidden: u64,
-    /// Bytes of content that were opened.
-    pub opened: u64,
-    /// Time in which the wire had nothing to do and the cipher worked.
-    pub wire_waited: Duration,
-    /// Time in which the cipher waited for room in the socket.
-    pub cipher_waited: Duration,
-    /// Changes of the own key.
-    pub rekeys: u64,
-}
-
-impl SealedState {
-    /// What the session has done so far.
-    pub(crate) fn counts(&self) -> SealedCounts {
-        self.counts.get()
-    }
-
-    pub(super) fn count(&self, change: impl FnOnce(&mut SealedCounts)) {
-        let mut counts = self.counts.get();
-        change(&mut counts);
-        self.counts.set(counts);
-    }
+/// Sealed of an end.
+#[derive(Debug)]
+pub struct SealedEnd<E> {
+    pub(super) endpoint: E,
+    pub(super) judge: Judge,
+    pub(super) records: SessionSettings,
 }
 
 /// Seconds since 1970.
@@ -124,7 +89,7 @@ async fn shake(
                 let last = handshake.refuse(refusal.reason());
                 stream.write_all(&last).await?;
                 let _ = stream.shutdown().await;
-                return Err(refused(refusal, &peer));
+                return Err(TransportError::refused(refusal, &peer));
             }
             handshake.accept()?;
         }
@@ -146,25 +111,5 @@ async fn shake(
         if stands && buffer.fill(&mut stream).await? == 0 {
             return Err(handshake.handle_end_of_stream().into());
         }
-    }
-}
-
-/// The error of a peer that was not let in.
-pub(super) fn refused(refusal: Refusal, peer: &PeerIdentity) -> TransportError {
-    let got = peer.fingerprint();
-    match refusal {
-        Refusal::Unknown | Refusal::Denied => TransportError::Unknown(got),
-        Refusal::Changed(known) => TransportError::Changed { got, known },
-        Refusal::Failed(why) => TransportError::NotJudged(why),
-    }
-}
-
-/// The first record is the peer's Hello, or says why there is none.
-pub(super) fn expect_hello(record: &Record<'_>) -> Result<seal::PeerHello, TransportError> {
-    match record {
-        Record::Hello(hello) => Ok(*hello),
-        Record::Alert(reason) => Err(TransportError::Alert(*reason)),
-        // The opener lets nothing else come first.
-        _ => Err(TransportError::Open(seal::OpenError::Failed)),
     }
 }

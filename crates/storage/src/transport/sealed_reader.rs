@@ -8,7 +8,7 @@ use tasuki_tokio::TcpStream;
 
 use super::buffer::ReceiveBuffer;
 use super::error::TransportError;
-use super::sealed::{SealedState, expect_hello};
+use super::sealed_state::SealedState;
 
 /// Receives records and opens them where they lie.
 #[derive(Debug)]
@@ -88,5 +88,15 @@ impl SealedReader {
                 return Ok(None);
             }
         }
+    }
+}
+
+/// The first record is the peer's Hello, or says why there is none.
+fn expect_hello(record: &Record<'_>) -> Result<PeerHello, TransportError> {
+    match record {
+        Record::Hello(hello) => Ok(*hello),
+        Record::Alert(reason) => Err(TransportError::Alert(*reason)),
+        // The opener lets nothing else come first.
+        _ => Err(TransportError::Open(seal::OpenError::Failed)),
     }
 }

@@ -17,7 +17,7 @@ use tasuki_tokio::TcpStream;
 use tokio::io::AsyncWriteExt as _;
 
 use super::error::TransportError;
-use super::sealed::SealedState;
+use super::sealed_state::SealedState;
 
 /// Records shorter than this are copied into the socket's areas, which packs them.
 const LEAST_AREA: usize = 16 << 10;

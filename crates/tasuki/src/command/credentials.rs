@@ -1,5 +1,6 @@
 //! What targets and initiators bring to sealed and TLS, out of their options.
 
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use seal::{
     CredentialKind, Identity, Padding, RekeyAfter, SessionSettings, Trust, certificates,
     revocation_lists,
@@ -20,6 +21,9 @@ pub(super) fn credentials(
     keys: &KeyDirectory,
     known: impl FnOnce(&Identity) -> Judge,
 ) -> Result<Credentials, Failure> {
+    // From here on the process has secrets: no core dump, and no debugger but root's.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|errno| Failure::system("forbid core dumps", errno))?;
     let identity = identity(args, keys)?;
     let trust = trust(args)?;
     let judge = match trust {
@@ -64,4 +68,26 @@ fn trust(args: &CredentialArgs) -> Result<Trust, Failure> {
             .extend(revocation_lists(&read_public(crl)?).map_err(|error| wrong(crl, &error))?);
     }
     Ok(Trust::Authorities { roots, revocations })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args as _, FromArgMatches as _};
+    use rustix::process::dumpable_behavior;
+
+    use super::*;
+
+    #[test]
+    fn a_process_with_a_key_forbids_core_dumps() {
+        let directory = tempfile::tempdir().unwrap();
+        let keys = KeyDirectory::at(directory.path().join("keys"));
+        let command = CredentialArgs::augment_args(clap::Command::new("test"));
+        let args = command.get_matches_from(["test", "--pad", "64", "--rekey-after", "3"]);
+        let args = CredentialArgs::from_arg_matches(&args).unwrap();
+        let made = credentials(&args, &keys, |_| Judge::new(|_| Ok(()))).unwrap();
+        assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
+        assert_eq!(made.records.padding, Padding::Multiple(64));
+        assert_eq!(made.records.rekey_after.bytes, 3 << 20);
+        assert_eq!(made.identity.fingerprint(), keys.own_key().unwrap().fingerprint());
+    }
 }
