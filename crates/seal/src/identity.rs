@@ -128,11 +128,18 @@ fn private_key(pem: &str) -> Result<Zeroizing<PrivateKeyDer<'static>>, IdentityE
 /// # Errors
 /// [`IdentityError::NoCertificate`].
 pub fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    all_in(pem, IdentityError::NoCertificate)
+}
+
+/// All sections of one kind in `pem`, at least one.
+fn all_in<T: PemObject>(
+    pem: &str,
+    none: fn(String) -> IdentityError,
+) -> Result<Vec<T>, IdentityError> {
+    let found: Result<Vec<T>, _> = T::pem_slice_iter(pem.as_bytes()).collect();
     match found {
-        Ok(found) if found.is_empty() => Err(IdentityError::NoCertificate("none there".into())),
-        Ok(found) => Ok(found),
-        Err(error) => Err(IdentityError::NoCertificate(error.to_string())),
+        Ok(found) if found.is_empty() => Err(none("none there".into())),
+        found => found.map_err(|error| none(error.to_string())),
     }
 }
 
@@ -143,13 +150,7 @@ pub fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, IdentityE
 pub fn revocation_lists(
     pem: &str,
 ) -> Result<Vec<CertificateRevocationListDer<'static>>, IdentityError> {
-    let found: Result<Vec<_>, _> =
-        CertificateRevocationListDer::pem_slice_iter(pem.as_bytes()).collect();
-    match found {
-        Ok(found) if found.is_empty() => Err(IdentityError::NoRevocationList("none there".into())),
-        Ok(found) => Ok(found),
-        Err(error) => Err(IdentityError::NoRevocationList(error.to_string())),
-    }
+    all_in(pem, IdentityError::NoRevocationList)
 }
 
 /// A new Ed25519 key in PKCS#8 (RFC 5958, version 1) and PEM, as `openssl genpkey` writes it.

@@ -28,8 +28,6 @@ use crate::{command, management, stream};
 
 /// How long the last output may take to leave.
 const LAST_OUTPUT: Duration = Duration::from_secs(5);
-/// How long the handshake of a transport may take.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 /// The shortest pause between two looks at the protocol's timers.
 const TIMER_PAUSE: Duration = Duration::from_millis(10);
 
@@ -44,7 +42,7 @@ pub(crate) async fn serve(
     let session = Session::new(&portal.device, &portal.sessions, ends, random);
     portal.expect_login(&session);
     let opened = tokio::select! {
-        opened = open(portal, client, stream) => Some(opened),
+        opened = portal.transport().accept(client, stream) => Some(opened),
         () = session.dropped.notified() => None,
     };
     match opened {
@@ -58,16 +56,7 @@ pub(crate) async fn serve(
     session.end();
 }
 
-/// Protects the stream as the portal demands.
-async fn open(
-    portal: &Portal,
-    client: &Arc<Client>,
-    stream: TcpStream,
-) -> Result<Opened, TransportError> {
-    let opened = tokio::time::timeout(HANDSHAKE, portal.transport().accept(client, stream)).await;
-    opened.unwrap_or(Err(TransportError::Slow(HANDSHAKE.as_secs())))
-}
-
+/// Serves a protected stream until it is over.
 async fn converse(portal: &Rc<Portal>, session: &Rc<Session>, opened: Opened) {
     let connection = Connection { portal: Rc::clone(portal), session: Rc::clone(session) };
     session.identify(opened.peer, opened.sealed);
@@ -78,10 +67,10 @@ async fn converse(portal: &Rc<Portal>, session: &Rc<Session>, opened: Opened) {
         }
     };
     if let Err(error) = stream::run(&connection, opened.reader, opened.writer, until).await {
-        let protocol = error.get_ref().is_some_and(|error| error.is::<TransportError>());
-        match protocol {
-            true => tracing::warn!(peer = %session.ends.peer, %error, "the connection is given up"),
-            false => tracing::debug!(peer = %session.ends.peer, %error, "the connection is lost"),
+        let peer = session.ends.peer;
+        match error.get_ref().is_some_and(|error| error.is::<TransportError>()) {
+            true => tracing::warn!(%peer, %error, "the connection is given up"),
+            false => tracing::debug!(%peer, %error, "the connection is lost"),
         }
     }
 }

@@ -23,7 +23,7 @@ pub const AUTHORITY: &str = "iqn.2026-11.tasuki";
 pub const PORT: u16 = 3260;
 
 /// A target.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct TargetDefinition {
     /// Its name.
     pub name: IscsiName,

@@ -31,8 +31,6 @@ const QUEUE_DEPTH: u16 = 64;
 const TIMER_PAUSE: Duration = Duration::from_millis(500);
 /// How long the last output may take to leave.
 const LAST_OUTPUT: Duration = Duration::from_secs(5);
-/// How long the handshake of a transport may take.
-const HANDSHAKE: Duration = Duration::from_secs(30);
 /// How often a command is made again that found a unit attention.
 const ATTENTIONS: u32 = 8;
 /// Status CHECK CONDITION (SAM-5 5.3.1).
@@ -110,7 +108,7 @@ impl Capacity {
 }
 
 /// A portal as an initiator reaches it.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct DiskPortal {
     /// Its address.
     pub address: SocketAddr,
@@ -126,12 +124,9 @@ impl DiskPortal {
         let stream = connected.map_err(|source| InitiatorError::Connect { address, source })?;
         let _ = stream.set_nodelay(true).await;
         let transport = |source| InitiatorError::Transport { address, source };
-        let client =
-            Reactor::current().map_err(|errno| transport(io::Error::from(errno).into()))?;
-        let opened = self.transport.open(client.client(), stream, address);
-        let opened = tokio::time::timeout(HANDSHAKE, opened).await;
-        let opened = opened.unwrap_or(Err(TransportError::Slow(HANDSHAKE.as_secs())));
-        opened.map_err(transport)
+        let reactor = Reactor::current();
+        let reactor = reactor.map_err(|errno| transport(io::Error::from(errno).into()))?;
+        self.transport.open(reactor.client(), stream, address).await.map_err(transport)
     }
 }
 

@@ -106,7 +106,7 @@ async fn write(protocol: &impl StreamProtocol, writer: &mut Writer) -> io::Resul
             pieces.extend(Transmit::into_pieces(pdu));
         }
         if !pieces.is_empty() {
-            writer.write(&pieces).await?;
+            writer.write(pieces).await?;
             protocol.signals().drained.notify_one();
         } else if protocol.is_over() {
             return writer.finish().await;

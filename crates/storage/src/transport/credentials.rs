@@ -27,8 +27,6 @@ pub enum Refusal {
     Unknown,
     /// Another key is known for its address.
     Changed(Fingerprint),
-    /// It may not do this.
-    Denied,
     /// The judge has failed.
     Failed(String),
 }
@@ -38,7 +36,6 @@ impl Refusal {
     pub(crate) fn reason(&self) -> Reason {
         match self {
             Self::Unknown | Self::Changed(_) => Reason::UnknownIdentity,
-            Self::Denied => Reason::AccessDenied,
             Self::Failed(_) => Reason::Internal,
         }
     }

@@ -3,10 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, CommonState, ServerConfig};
-use seal::{BadTrust, ClientEndpoint, ServerEndpoint, Trust};
+use seal::{BadTrust, ClientEndpoint, Identity, ServerEndpoint, SuiteChoice, Trust};
 use sockets::Client;
 use tasuki_tokio::TcpStream;
 use tokio::io::AsyncWriteExt as _;
@@ -18,27 +19,26 @@ use super::error::TransportError;
 use super::halves::{Opened, Reader, Writer};
 use super::sealed::{self, SealedEnd};
 
-/// A portal's transport.
-#[derive(Debug, Clone)]
-pub enum PortalTransport {
+/// How long a handshake may take. An initiator has longer: its target may be busy.
+const ACCEPTING: Duration = Duration::from_secs(10);
+const CONNECTING: Duration = Duration::from_secs(30);
+
+/// A transport, with what this end brings to its handshakes: `C` to those of TLS, `E` to those of
+/// sealed.
+#[derive(Debug)]
+pub enum Transport<C, E> {
     /// No protection.
     Plain,
     /// TLS 1.3.
-    Tls(Arc<TlsEnd<ServerConfig>>),
+    Tls(TlsEnd<C>),
     /// Sealed.
-    Sealed(Arc<SealedEnd<ServerEndpoint>>),
+    Sealed(SealedEnd<E>),
 }
 
+/// A portal's transport.
+pub type PortalTransport = Transport<ServerConfig, ServerEndpoint>;
 /// The transport of an initiator's sessions.
-#[derive(Debug, Clone)]
-pub enum DiskTransport {
-    /// No protection.
-    Plain,
-    /// TLS 1.3.
-    Tls(Arc<TlsEnd<ClientConfig>>),
-    /// Sealed.
-    Sealed(Arc<SealedEnd<ClientEndpoint>>),
-}
+pub type DiskTransport = Transport<ClientConfig, ClientEndpoint>;
 
 /// TLS of an end.
 #[derive(Debug)]
@@ -48,27 +48,7 @@ pub struct TlsEnd<C> {
     judge: Judge,
 }
 
-impl PortalTransport {
-    /// TLS with these credentials.
-    ///
-    /// # Errors
-    /// An authority's certificate or a revocation list cannot be read.
-    pub fn tls(credentials: Credentials) -> Result<Self, BadTrust> {
-        let Credentials { identity, trust, judge, suites, .. } = credentials;
-        let config = seal::tls_server(&identity, &trust, suites)?;
-        Ok(Self::Tls(Arc::new(TlsEnd { config, trust, judge })))
-    }
-
-    /// Sealed with these credentials.
-    ///
-    /// # Errors
-    /// An authority's certificate or a revocation list cannot be read.
-    pub fn sealed(credentials: Credentials) -> Result<Self, BadTrust> {
-        let Credentials { identity, trust, judge, suites, records } = credentials;
-        let endpoint = ServerEndpoint::new(identity, &trust, suites)?;
-        Ok(Self::Sealed(Arc::new(SealedEnd { endpoint, judge, records })))
-    }
-
+impl<C, E> Transport<C, E> {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -77,6 +57,24 @@ impl PortalTransport {
             Self::Tls(_) => "tls",
             Self::Sealed(_) => "sealed",
         }
+    }
+}
+
+impl PortalTransport {
+    /// TLS with these credentials.
+    ///
+    /// # Errors
+    /// An authority's certificate or a revocation list cannot be read.
+    pub fn tls(credentials: Credentials) -> Result<Self, BadTrust> {
+        TlsEnd::new(credentials, seal::tls_server).map(Self::Tls)
+    }
+
+    /// Sealed with these credentials.
+    ///
+    /// # Errors
+    /// An authority's certificate or a revocation list cannot be read.
+    pub fn sealed(credentials: Credentials) -> Result<Self, BadTrust> {
+        SealedEnd::new(credentials, ServerEndpoint::new).map(Self::Sealed)
     }
 
     /// Protects an accepted connection.
@@ -88,15 +86,18 @@ impl PortalTransport {
         client: &Arc<Client>,
         stream: TcpStream,
     ) -> Result<Opened, TransportError> {
-        match self {
-            Self::Plain => Ok(Opened::plain(stream)),
-            Self::Tls(end) => {
-                let acceptor = TlsAcceptor::from(Arc::clone(&end.config));
-                let stream = acceptor.accept(stream).await.map_err(tls_error)?;
-                end.finish(TlsStream::Server(stream)).await
+        let opened = async {
+            match self {
+                Self::Plain => Ok(Opened::plain(stream)),
+                Self::Tls(end) => {
+                    let acceptor = TlsAcceptor::from(Arc::clone(&end.config));
+                    let stream = acceptor.accept(stream).await.map_err(tls_error)?;
+                    end.finish(TlsStream::Server(stream)).await
+                }
+                Self::Sealed(end) => sealed::accept(end, client, stream).await,
             }
-            Self::Sealed(end) => sealed::accept(end, client, stream).await,
-        }
+        };
+        in_time(ACCEPTING, opened).await
     }
 }
 
@@ -106,9 +107,7 @@ impl DiskTransport {
     /// # Errors
     /// An authority's certificate or a revocation list cannot be read.
     pub fn tls(credentials: Credentials) -> Result<Self, BadTrust> {
-        let Credentials { identity, trust, judge, suites, .. } = credentials;
-        let config = seal::tls_client(&identity, &trust, suites)?;
-        Ok(Self::Tls(Arc::new(TlsEnd { config, trust, judge })))
+        TlsEnd::new(credentials, seal::tls_client).map(Self::Tls)
     }
 
     /// Sealed with these credentials.
@@ -116,9 +115,7 @@ impl DiskTransport {
     /// # Errors
     /// An authority's certificate or a revocation list cannot be read.
     pub fn sealed(credentials: Credentials) -> Result<Self, BadTrust> {
-        let Credentials { identity, trust, judge, suites, records } = credentials;
-        let endpoint = ClientEndpoint::new(identity, &trust, suites)?;
-        Ok(Self::Sealed(Arc::new(SealedEnd { endpoint, judge, records })))
+        SealedEnd::new(credentials, ClientEndpoint::new).map(Self::Sealed)
     }
 
     /// Protects a connection to `address`.
@@ -131,17 +128,28 @@ impl DiskTransport {
         stream: TcpStream,
         address: SocketAddr,
     ) -> Result<Opened, TransportError> {
-        match self {
-            Self::Plain => Ok(Opened::plain(stream)),
-            Self::Tls(end) => {
-                let connector = TlsConnector::from(Arc::clone(&end.config));
-                let name = ServerName::IpAddress(address.ip().into());
-                let stream = connector.connect(name, stream).await.map_err(tls_error)?;
-                end.finish(TlsStream::Client(stream)).await
+        let opened = async {
+            match self {
+                Self::Plain => Ok(Opened::plain(stream)),
+                Self::Tls(end) => {
+                    let connector = TlsConnector::from(Arc::clone(&end.config));
+                    let name = ServerName::IpAddress(address.ip().into());
+                    let stream = connector.connect(name, stream).await.map_err(tls_error)?;
+                    end.finish(TlsStream::Client(stream)).await
+                }
+                Self::Sealed(end) => sealed::connect(end, client, stream, address).await,
             }
-            Self::Sealed(end) => sealed::connect(end, client, stream, address).await,
-        }
+        };
+        in_time(CONNECTING, opened).await
     }
+}
+
+async fn in_time(
+    limit: Duration,
+    opened: impl Future<Output = Result<Opened, TransportError>>,
+) -> Result<Opened, TransportError> {
+    let opened = tokio::time::timeout(limit, opened).await;
+    opened.unwrap_or(Err(TransportError::Slow(limit.as_secs())))
 }
 
 fn tls_error(error: io::Error) -> TransportError {
@@ -152,6 +160,14 @@ fn tls_error(error: io::Error) -> TransportError {
 }
 
 impl<C> TlsEnd<C> {
+    fn new(
+        credentials: Credentials,
+        make: impl FnOnce(&Identity, &Trust, SuiteChoice) -> Result<Arc<C>, BadTrust>,
+    ) -> Result<Self, BadTrust> {
+        let Credentials { identity, trust, judge, suites, .. } = credentials;
+        Ok(Self { config: make(&identity, &trust, suites)?, trust, judge })
+    }
+
     /// Judges the peer of a finished handshake.
     async fn finish(&self, mut stream: TlsStream<TcpStream>) -> Result<Opened, TransportError> {
         let state: &CommonState = match &stream {

@@ -51,7 +51,7 @@ impl TransportError {
     pub(super) fn refused(refusal: Refusal, peer: &PeerIdentity) -> Self {
         let got = peer.fingerprint();
         match refusal {
-            Refusal::Unknown | Refusal::Denied => Self::Unknown(got),
+            Refusal::Unknown => Self::Unknown(got),
             Refusal::Changed(known) => Self::Changed { got, known },
             Refusal::Failed(why) => Self::NotJudged(why),
         }

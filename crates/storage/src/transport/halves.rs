@@ -71,11 +71,11 @@ impl Writer {
     ///
     /// # Errors
     /// As [`Reader::read`].
-    pub(crate) async fn write(&mut self, pieces: &[Bytes]) -> io::Result<()> {
+    pub(crate) async fn write(&mut self, pieces: Vec<Bytes>) -> io::Result<()> {
         match self {
-            Self::Plain(stream) => write_pieces(&mut &**stream, pieces).await,
+            Self::Plain(stream) => write_pieces(&mut &**stream, &pieces).await,
             Self::Tls(stream) => {
-                write_pieces(stream, pieces).await?;
+                write_pieces(stream, &pieces).await?;
                 stream.flush().await
             }
             Self::Sealed(writer) => Ok(writer.write(pieces).await?),

@@ -5,13 +5,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use seal::{ClientEndpoint, Handshake, ServerEndpoint, Session, SessionSettings, Step};
+use seal::{
+    BadTrust, ClientEndpoint, Handshake, Identity, ServerEndpoint, Session, SessionSettings, Step,
+    SuiteChoice, Trust,
+};
 use sockets::Client;
 use tasuki_tokio::TcpStream;
 use tokio::io::AsyncWriteExt as _;
 
 use super::buffer::ReceiveBuffer;
-use super::credentials::Judge;
+use super::credentials::{Credentials, Judge};
 use super::error::TransportError;
 use super::halves::{Opened, Reader, Writer};
 use super::sealed_reader::SealedReader;
@@ -21,9 +24,19 @@ use super::sealed_writer::SealedWriter;
 /// Sealed of an end.
 #[derive(Debug)]
 pub struct SealedEnd<E> {
-    pub(super) endpoint: E,
-    pub(super) judge: Judge,
-    pub(super) records: SessionSettings,
+    endpoint: E,
+    judge: Judge,
+    records: SessionSettings,
+}
+
+impl<E> SealedEnd<E> {
+    pub(super) fn new(
+        credentials: Credentials,
+        make: impl FnOnce(Identity, &Trust, SuiteChoice) -> Result<E, BadTrust>,
+    ) -> Result<Self, BadTrust> {
+        let Credentials { identity, trust, judge, suites, records } = credentials;
+        Ok(Self { endpoint: make(identity, &trust, suites)?, judge, records })
+    }
 }
 
 /// Seconds since 1970.

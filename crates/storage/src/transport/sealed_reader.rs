@@ -51,12 +51,15 @@ impl SealedReader {
                     self.state.count(|counts| counts.opened += len as u64);
                     return Ok(Some(body.freeze()));
                 }
-                Record::Rekeyed { answer: true, .. } => {
-                    self.state.answer.set(true);
-                    return Ok(Some(Bytes::new()));
+                Record::Rekeyed { answer, epoch } => {
+                    self.state.count(|counts| counts.peer_rekeys = epoch);
+                    if answer {
+                        self.state.answer.set(true);
+                        return Ok(Some(Bytes::new()));
+                    }
                 }
                 Record::Alert(reason) => return Err(TransportError::Alert(reason)),
-                Record::Rekeyed { .. } | Record::Hello(_) | Record::End => {}
+                Record::Hello(_) | Record::End => {}
             }
         }
         Ok(None)

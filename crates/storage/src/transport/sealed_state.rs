@@ -30,6 +30,8 @@ pub struct SealedCounts {
     pub cipher_waited: Duration,
     /// Changes of the own key.
     pub rekeys: u64,
+    /// Changes of the peer's key.
+    pub peer_rekeys: u64,
 }
 
 impl SealedState {

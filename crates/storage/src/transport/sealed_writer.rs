@@ -31,7 +31,7 @@ pub(crate) struct SealedWriter {
     state: Rc<SealedState>,
     /// Areas that were handed to the stack.
     sent_areas: u64,
-    /// A record may have been sent in part.
+    /// A record has its number, and may not have been sent whole: no other one can follow.
     torn: bool,
 }
 
@@ -46,10 +46,10 @@ impl SealedWriter {
     }
 
     /// Seals and sends all pieces, in as few records as they fit.
-    pub(super) async fn write(&mut self, pieces: &[Bytes]) -> Result<(), TransportError> {
+    pub(super) async fn write(&mut self, pieces: Vec<Bytes>) -> Result<(), TransportError> {
         let most = self.sealer.max_chunk().ok_or(SealError::NoHello)? as usize;
-        let mut from: VecDeque<Bytes> = pieces.iter().cloned().collect();
         let mut left: usize = pieces.iter().map(Bytes::len).sum();
+        let mut from = VecDeque::from(pieces);
         while left > 0 {
             self.change_keys().await?;
             let chunk = left.min(most);
@@ -81,6 +81,7 @@ impl SealedWriter {
             return Err(SealError::BadChunk { len: 0, most: 0 }.into());
         };
         let (content, tail) = rest.split_at_mut(chunk);
+        self.torn = true;
         self.sealer.seal(header, content, tail)?;
         let took = began.elapsed();
         self.state.count(|counts| {
@@ -98,6 +99,7 @@ impl SealedWriter {
         let began = Instant::now();
         let slice = area.freeze();
         let sent = self.stream.as_aio().send_slices(&[slice]).await?;
+        self.torn = false;
         self.sent_areas = sent.end;
         self.state.count(|counts| counts.cipher_waited += began.elapsed());
         Ok(())
