@@ -7,10 +7,11 @@
 //! | `known_initiators` | keys that targets let in: `NAME SHA256:... COMMENT` | 0600 |
 //!
 //! They lie in `$TASUKI_KEYS`, or in `/etc/tasuki` (root), or in `$XDG_CONFIG_HOME/tasuki` or
-//! `~/.config/tasuki` (others). A private key that others may read is refused. A file of known keys
+//! `~/.config/tasuki` (others). A private key that others may read is refused, and so is a file of
+//! known keys that others may write. A file of known keys
 //! is replaced as a whole, under the lock of the directory.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Metadata};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -31,6 +32,8 @@ const KEY: &str = "key.pem";
 const LONGEST: u64 = 1 << 20;
 /// Rights of group and others to a file.
 const OTHERS: u32 = 0o077;
+/// Their right to write.
+const OTHERS_WRITE: u32 = 0o022;
 
 /// A file of known keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,11 +217,33 @@ impl KeyDirectory {
     }
 }
 
+/// A file of known keys, which only its owner may write. Nothing if there is none.
 fn read_known(path: &Path) -> Result<String, Failure> {
-    match fs::read_to_string(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        read => read.map_err(|error| Failure::system(format!("read {}", path.display()), error)),
+    let shown = path.display();
+    let failed = |error: io::Error| Failure::system(format!("read {shown}"), error);
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+        opened => opened.map_err(failed)?,
+    };
+    let metadata = file.metadata().map_err(failed)?;
+    check_owner(path, &metadata)?;
+    if metadata.mode() & OTHERS_WRITE != 0 {
+        let sentence = format!("others may write to {shown}: run `chmod go-w {shown}`");
+        return Err(Failure::new(Code::Rights, sentence));
     }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(failed)?;
+    Ok(text)
+}
+
+/// A file that decides about trust belongs to this user or to root.
+fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), Failure> {
+    let owner = metadata.uid();
+    if owner == 0 || owner == rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    let sentence = format!("{} belongs to another user (uid {owner})", path.display());
+    Err(Failure::new(Code::Rights, sentence))
 }
 
 /// The raw key in a file.
@@ -249,11 +274,7 @@ pub(crate) fn read_private(path: &Path) -> Result<Zeroizing<String>, Failure> {
         let sentence = format!("others may use the private key {shown}: run `chmod 600 {shown}`");
         return Err(Failure::new(Code::Rights, sentence));
     }
-    let owner = metadata.uid();
-    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
-        let sentence = format!("the private key {shown} belongs to another user (uid {owner})");
-        return Err(Failure::new(Code::Rights, sentence));
-    }
+    check_owner(path, &metadata)?;
     // It does not grow, which would leave a copy behind.
     let mut text = Zeroizing::new(String::with_capacity(64 << 10));
     (&mut file).take(text.capacity() as u64).read_to_string(&mut text).map_err(failed)?;
@@ -324,7 +345,14 @@ mod tests {
         let known = keys.known(KnownFile::Targets).unwrap();
         assert_eq!(known.iter().next().unwrap().address(), "10.0.0.2:3260");
         assert_eq!(keys.add(KnownFile::Targets, "a b", key, "").unwrap_err().code, Code::Usage);
-        fs::write(keys.known_path(KnownFile::Targets), "nonsense\n").unwrap();
+        let path = keys.known_path(KnownFile::Targets);
+        for mode in [0o620, 0o602] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let failure = keys.known(KnownFile::Targets).unwrap_err();
+            assert!(failure.code == Code::Rights && failure.sentence.contains("chmod go-w"));
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        fs::write(&path, "nonsense\n").unwrap();
         let failure = keys.known(KnownFile::Targets).unwrap_err();
         assert_eq!(failure.code, Code::Configuration);
         assert!(failure.sentence.contains("line 1"), "{failure}");
