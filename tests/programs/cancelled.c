@@ -318,13 +318,17 @@ int main(void)
 {
 	socklen_t size = sizeof address;
 	struct epoll_event in = { .events = EPOLLIN };
+	/* Buffers that the stack enlarges by itself may take all that by_send has to send. */
+	int buffer = 1 << 17;
 
 	listener = socket(AF_INET, SOCK_STREAM, 0);
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	CHECK(setsockopt(listener, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer) == 0);
 	CHECK(bind(listener, (struct sockaddr *)&address, sizeof address) == 0);
 	CHECK(listen(listener, 8) == 0);
 	CHECK(getsockname(listener, (struct sockaddr *)&address, &size) == 0);
 	end = socket(AF_INET, SOCK_STREAM, 0);
+	CHECK(setsockopt(end, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer) == 0);
 	CHECK(connect(end, (struct sockaddr *)&address, sizeof address) == 0);
 	stream = accept(listener, NULL, NULL);
 	CHECK(stream >= 0 && pipe(idle_pipe) == 0);
