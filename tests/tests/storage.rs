@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tasuki_tests::{Finished, Mode, Running, STACK, World, installed, sha256, skip, write_noise};
@@ -94,7 +95,9 @@ fn suite(lun: &str) {
     let Some(world) = world(&["iscsi-test-cu"]) else { return };
     let (_, file) = image(&world, "a.img");
     target_up(&world, &[&lun.replace("FILE", &file)]);
-    let said = world.run(&["iscsi-test-cu", "--dataloss", &unit(0)]).success();
+    // Thousands of writes that are flushed: minutes on a slow disk.
+    let words = ["iscsi-test-cu", "--dataloss", &unit(0)];
+    let said = world.spawn(&words).finish_within(Duration::from_secs(900)).success();
     // Kind, total, ran, passed, failed, inactive. What must fail is told as failed above it.
     let tests = said.stdout.lines().find_map(|line| line.trim().strip_prefix("tests "));
     let counts: Vec<&str> = tests.unwrap_or_default().split_whitespace().collect();
