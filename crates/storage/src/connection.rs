@@ -14,10 +14,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use iscsi::pdu::LoginStatus;
 use iscsi::target::{CloseReason, LoginInfo, TargetCommand};
-use iscsi::{TargetEvent, Transmit};
+use iscsi::{ProtocolError, TargetEvent, Transmit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
+use crate::counters::TargetCounters;
 use crate::portal::Portal;
 use crate::session::{Ends, RunningTask, Session};
 use crate::stream::{StreamProtocol, StreamSignals};
@@ -47,6 +48,7 @@ where
     }
     portal.forget_login(&session);
     session.end();
+    portal.counters.take(session.connection.borrow().counters());
 }
 
 struct Connection {
@@ -99,7 +101,7 @@ impl Connection {
     fn handle(&self, event: TargetEvent) {
         match event {
             TargetEvent::Login(info) => {
-                let answer = self.portal.judge(&info);
+                let answer = self.portal.judge(&self.session, &info);
                 let _ = self.session.connection.borrow_mut().answer_login(answer);
             }
             TargetEvent::SessionReady(info) => self.begin(&info),
@@ -139,14 +141,25 @@ impl Connection {
         }
         let old = self.session.table.borrow_mut().remove(&name);
         if let Some(old) = old {
+            if !old.is_of(info.user.as_deref()) {
+                // The name and the ISID alone are no proof.
+                self.session.table.borrow_mut().insert(name, old);
+                self.portal.refused(&self.session, "another user has the session that it names");
+                let status = LoginStatus::AuthorizationFailure;
+                let _ = self.session.connection.borrow_mut().refuse_session(status);
+                return;
+            }
             let peer = self.session.ends.peer;
             tracing::info!(%peer, initiator = name.0, "the session is reinstated");
+            TargetCounters::count(&self.portal.counters.reinstated);
             old.end();
         }
-        match self.session.device.add_nexus(&name.0, info.isid.0) {
+        let rights = self.portal.rights(&self.session, info);
+        match self.session.device.add_nexus(&name.0, info.isid.0, rights) {
             Ok(nexus) => {
-                self.session.enter(name, nexus);
+                self.session.enter(name, info.user.clone(), nexus);
                 self.portal.forget_login(&self.session);
+                TargetCounters::count(&self.portal.counters.logins);
                 let tsih = self.session.device.next_tsih();
                 let _ =
                     self.session.connection.borrow_mut().accept_session(self.session.now(), tsih);
@@ -162,6 +175,15 @@ impl Connection {
     fn closed_by(&self, reason: &CloseReason) {
         match reason {
             CloseReason::Logout => {}
+            // Its reason was told where it was decided.
+            CloseReason::LoginRefused(_) => {}
+            CloseReason::LoginTimeout => {
+                TargetCounters::count(&self.portal.counters.dropped);
+                tracing::warn!(peer = %self.session.ends.peer, "dropped: its login takes too long");
+            }
+            CloseReason::Peer(ProtocolError::Authentication(why)) => {
+                self.portal.refused(&self.session, why);
+            }
             reason => {
                 tracing::warn!(peer = %self.session.ends.peer, ?reason, "the connection is closed");
             }

@@ -10,6 +10,7 @@ use std::str::FromStr;
 use iscsi::IscsiName;
 use scsi::{BlockSize, LunNumber};
 
+use crate::access::AccessPolicy;
 use crate::volume::{SpecificationError, VolumeSpecification};
 
 /// Sessions of a target at a time.
@@ -32,6 +33,8 @@ pub struct TargetDefinition {
     pub portal: SocketAddr,
     /// The folder for reservations and mode pages that outlive the process; `None`: they do not.
     pub state: Option<PathBuf>,
+    /// Who may use it.
+    pub access: AccessPolicy,
 }
 
 /// A unit.

@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use iscsi::pdu::{AsyncEvent, Isid};
 use iscsi::target::TargetConnection;
-use iscsi::{Lun, TargetConfig, TaskId};
+use iscsi::{IscsiName, Lun, TargetConfig, TaskId};
 use scsi::NexusId;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::AbortHandle;
 
+use crate::counters::SessionCounters;
 use crate::device::{Device, PORTAL_GROUP};
 use crate::stream::StreamSignals;
 
@@ -54,10 +55,15 @@ pub(crate) struct Session {
     pub(crate) dropped: Notify,
     pub(crate) nexus: Cell<Option<NexusId>>,
     pub(crate) table: Rc<SessionTable>,
+    pub(crate) counters: SessionCounters,
     pub(crate) ends: Ends,
     /// The connection is over but for its output.
     pub(crate) closed: Cell<bool>,
     name: RefCell<Option<SessionName>>,
+    /// The name that the initiator says, once it has.
+    said: RefCell<Option<IscsiName>>,
+    /// Who it has proved to be by CHAP.
+    user: RefCell<Option<String>>,
     started: Instant,
 }
 
@@ -89,9 +95,12 @@ impl Session {
             dropped: Notify::new(),
             nexus: Cell::new(None),
             table: Rc::clone(table),
+            counters: SessionCounters::default(),
             ends,
             closed: Cell::new(false),
             name: RefCell::default(),
+            said: RefCell::default(),
+            user: RefCell::default(),
             started: Instant::now(),
         })
     }
@@ -102,10 +111,31 @@ impl Session {
     }
 
     /// Takes its place in the table, which is free.
-    pub(crate) fn enter(self: &Rc<Self>, name: SessionName, nexus: NexusId) {
+    pub(crate) fn enter(self: &Rc<Self>, name: SessionName, user: Option<String>, nexus: NexusId) {
         self.nexus.set(Some(nexus));
+        self.user.replace(user);
         self.table.borrow_mut().insert(name.clone(), Rc::clone(self));
         self.name.replace(Some(name));
+    }
+
+    /// The initiator says its name.
+    pub(crate) fn says(&self, initiator: &IscsiName) {
+        self.said.replace(Some(initiator.clone()));
+    }
+
+    /// The name that the initiator says; empty before it has.
+    pub(crate) fn said(&self) -> String {
+        self.said.borrow().as_ref().map(IscsiName::to_string).unwrap_or_default()
+    }
+
+    /// Who has proved to have the session.
+    pub(crate) fn user(&self) -> Option<String> {
+        self.user.borrow().clone()
+    }
+
+    /// Is it the session of this user?
+    pub(crate) fn is_of(&self, user: Option<&str>) -> bool {
+        self.user.borrow().as_deref() == user
     }
 
     /// Ends a task without an answer.

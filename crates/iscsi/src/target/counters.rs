@@ -10,3 +10,15 @@ pub struct ConnectionCounters {
     /// Received PDUs that were rejected.
     pub rejects: u64,
 }
+
+impl std::ops::Add for ConnectionCounters {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            r2ts: self.r2ts.saturating_add(other.r2ts),
+            digest_errors: self.digest_errors.saturating_add(other.digest_errors),
+            rejects: self.rejects.saturating_add(other.rejects),
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use storage::{DiskUrl, LunDefinition, PORT};
+use storage::{DiskUrl, LunDefinition, parse_size};
 
 use crate::runtime_dir::InstanceName;
 
@@ -34,6 +34,7 @@ pub(crate) enum TargetCommand {
     Down(TargetNameArgs),
     Add(TargetLunArgs),
     Remove(TargetUnitArgs),
+    Resize(TargetResizeArgs),
     /// Show targets and their logical units
     Ls(TargetPsArgs),
     /// Show the sessions of targets
@@ -49,14 +50,19 @@ pub(crate) enum TargetCommand {
 Examples:
   tasuki target up disks --plain --lun file:/srv/a.img
   tasuki target up disks --plain --lun block:/dev/vg/a --lun file:/srv/b.img,ro --net web
-  tasuki target up scratch --plain --lun memory:1G,block=4096")]
+  tasuki target up scratch --plain --lun memory:1G,block=4096
+  tasuki target up -f /etc/tasuki/disks.toml")]
 pub(crate) struct TargetUpArgs {
-    /// Name of the target: a-z, 0-9 and -, at most 32
-    #[arg(value_name = "NAME")]
-    pub(crate) name: InstanceName,
+    /// Name of the target: a-z, 0-9 and -, at most 32 [default: that of the file, without .toml]
+    #[arg(value_name = "NAME", required_unless_present = "config")]
+    pub(crate) name: Option<InstanceName>,
+    /// Read the configuration from FILE (TOML): units, users, who may use which; options win
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// A logical unit, the first is LUN 0: file:PATH, block:PATH, memory:SIZE or null:SIZE, with
-    /// options after commas: ro, removable, writethrough, block=4096, serial=TEXT
-    #[arg(long = "lun", value_name = "VOLUME[,OPTION...]", required = true)]
+    /// options after commas: ro, removable, writethrough, block=4096, serial=TEXT; instead of those
+    /// of the file
+    #[arg(long = "lun", value_name = "VOLUME[,OPTION...]", required_unless_present = "config")]
     pub(crate) luns: Vec<LunDefinition>,
     /// Accept initiators without encryption or authentication
     #[arg(long)]
@@ -67,9 +73,9 @@ pub(crate) struct TargetUpArgs {
     /// Listen at this address of the instance [default: all]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) address: Option<IpAddr>,
-    /// Listen at this port
-    #[arg(long, value_name = "PORT", default_value_t = PORT)]
-    pub(crate) port: u16,
+    /// Listen at this port [default: 3260]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
     /// iSCSI name of the target [default: iqn.2026-11.tasuki:NAME]
     #[arg(long, value_name = "IQN")]
     pub(crate) iqn: Option<String>,
@@ -121,6 +127,28 @@ pub(crate) struct TargetUnitArgs {
     pub(crate) lun: u16,
 }
 
+/// Change the size of a logical unit of a running target
+///
+/// With SIZE a file grows or shrinks; what is behind the new end is lost. Without SIZE the unit gets
+/// the size that its file or block device has now. Commands that are under way end before, and
+/// initiators learn it by a unit attention.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tasuki target resize disks 0 2G
+  lvextend -L 2G vg/a && tasuki target resize disks 1")]
+pub(crate) struct TargetResizeArgs {
+    /// Name of the target
+    #[arg(value_name = "NAME")]
+    pub(crate) name: InstanceName,
+    /// Number of the unit
+    #[arg(value_name = "LUN")]
+    pub(crate) lun: u16,
+    /// Its bytes, or with K, M, G or T; a whole number of blocks
+    #[arg(value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct TargetPsArgs {
     /// Print JSON: an array with one object per target
@@ -143,6 +171,22 @@ pub(crate) struct DiskArgs {
     pub(crate) command: DiskCommand,
 }
 
+/// How this initiator and the target prove who they are (CHAP)
+///
+/// Secrets are in files, which belong to root or this user and which nobody else can read.
+#[derive(Debug, Args)]
+pub(crate) struct ChapArgs {
+    /// Prove to be this user
+    #[arg(long, value_name = "NAME", requires = "secret_file")]
+    pub(crate) user: Option<String>,
+    /// By the secret in this file
+    #[arg(long, value_name = "FILE", requires = "user")]
+    pub(crate) secret_file: Option<PathBuf>,
+    /// The target has to prove that it knows the secret in this file
+    #[arg(long, value_name = "FILE", requires = "user")]
+    pub(crate) target_secret_file: Option<PathBuf>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum DiskCommand {
     Ls(DiskLsArgs),
@@ -161,6 +205,8 @@ pub(crate) struct DiskLsArgs {
     /// iSCSI name of this initiator [default: one with the machine's id]
     #[arg(long, value_name = "IQN")]
     pub(crate) initiator: Option<String>,
+    #[command(flatten)]
+    pub(crate) chap: ChapArgs,
     /// Print JSON: an array with one object per unit
     #[arg(long)]
     pub(crate) json: bool,
@@ -186,4 +232,6 @@ pub(crate) struct DiskCopyArgs {
     /// iSCSI name of this initiator [default: one with the machine's id]
     #[arg(long, value_name = "IQN")]
     pub(crate) initiator: Option<String>,
+    #[command(flatten)]
+    pub(crate) chap: ChapArgs,
 }

@@ -1,5 +1,7 @@
 //! `tasuki disk`: logical units of iSCSI targets, from an instance.
 
+mod identity;
+
 use std::ffi::OsStr;
 use std::future::Future;
 use std::io::IsTerminal as _;
@@ -8,9 +10,11 @@ use std::path::PathBuf;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use storage::{
-    AUTHORITY, CopyEnd, CopyError, DiskUrl, Initiator, InitiatorError, IscsiName, UrlError, copy,
+    CopyEnd, CopyError, DiskUrl, Initiator, InitiatorError, InitiatorIdentity, IscsiName, UrlError,
+    copy,
 };
 
+use self::identity::identity;
 use super::{print, print_json, table};
 use crate::cli::{DiskArgs, DiskCommand, DiskCopyArgs, DiskLsArgs};
 use crate::exit::{Code, Failure};
@@ -40,8 +44,8 @@ struct UnitRow {
 }
 
 fn list(args: &DiskLsArgs) -> Result<u8, Failure> {
-    let name = initiator_name(args.initiator.as_deref())?;
-    let rows = on_instance(args.net.as_ref(), units(&args.url, &name))??;
+    let identity = identity(args.initiator.as_deref(), &args.chap)?;
+    let rows = on_instance(args.net.as_ref(), units(&args.url, &identity))??;
     if args.json {
         print_json(&rows)?;
         return Ok(0);
@@ -56,12 +60,12 @@ fn list(args: &DiskLsArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-async fn units(url: &DiskUrl, name: &IscsiName) -> Result<Vec<UnitRow>, Failure> {
+async fn units(url: &DiskUrl, identity: &InitiatorIdentity) -> Result<Vec<UnitRow>, Failure> {
     let targets = match &url.target {
         Some(target) => vec![target.clone()],
         None => {
             let portal =
-                Initiator::connect(url.portal, name, None).await.map_err(|e| failure(&e))?;
+                Initiator::connect(url.portal, identity, None).await.map_err(|e| failure(&e))?;
             let found = portal.targets().await.map_err(|error| failure(&error))?;
             portal.logout().await;
             found.into_iter().map(|target| target.name).collect()
@@ -69,7 +73,7 @@ async fn units(url: &DiskUrl, name: &IscsiName) -> Result<Vec<UnitRow>, Failure>
     };
     let mut rows = Vec::new();
     for target in targets {
-        let session = Initiator::connect(url.portal, name, Some(&target)).await;
+        let session = Initiator::connect(url.portal, identity, Some(&target)).await;
         let session = session.map_err(|error| failure(&error))?;
         let listed = units_of(&session, url, &target, &mut rows).await;
         session.logout().await;
@@ -100,10 +104,10 @@ async fn units_of(
 }
 
 fn copy_disk(args: &DiskCopyArgs) -> Result<u8, Failure> {
-    let name = initiator_name(args.initiator.as_deref())?;
+    let identity = identity(args.initiator.as_deref(), &args.chap)?;
     let (from, to) = (PlaceOfDisk::parse(&args.from)?, PlaceOfDisk::parse(&args.to)?);
     let copied = async {
-        let (from, to) = (from.open(&name, true).await?, to.open(&name, false).await?);
+        let (from, to) = (from.open(&identity, true).await?, to.open(&identity, false).await?);
         let bar = progress_bar(args.progress, from.size()?);
         let shown = bar.clone();
         let copied = copy(&from, &to, move |bytes| shown.set_position(bytes)).await;
@@ -152,12 +156,12 @@ impl PlaceOfDisk {
         }
     }
 
-    async fn open(&self, name: &IscsiName, source: bool) -> Result<CopyEnd, CopyError> {
+    async fn open(&self, identity: &InitiatorIdentity, source: bool) -> Result<CopyEnd, CopyError> {
         match self {
             Self::File(path) if source => CopyEnd::source(path),
             Self::File(path) => CopyEnd::destination(path),
             Self::Unit(url, target, lun) => {
-                let session = Initiator::connect(url.portal, name, Some(target)).await?;
+                let session = Initiator::connect(url.portal, identity, Some(target)).await?;
                 CopyEnd::unit(&session, *lun).await
             }
         }
@@ -170,24 +174,11 @@ fn usage(error: &impl std::fmt::Display) -> Failure {
 
 fn failure(error: &InitiatorError) -> Failure {
     let code = match error {
-        InitiatorError::Refused(_) => Code::Rights,
+        InitiatorError::Refused(_) | InitiatorError::Unproved(_) => Code::Rights,
         InitiatorError::Connect { .. } => Code::Configuration,
         _ => Code::Internal,
     };
     Failure::new(code, error.to_string())
-}
-
-/// The name that is asked for, or one of this machine.
-fn initiator_name(given: Option<&str>) -> Result<IscsiName, Failure> {
-    let machine = || {
-        let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
-        let id: String = id.chars().filter(char::is_ascii_hexdigit).take(12).collect();
-        format!("{AUTHORITY}:host{id}")
-    };
-    let name = given.map_or_else(machine, str::to_owned);
-    name.parse().map_err(|error| {
-        Failure::new(Code::Usage, format!("`{name}` is no name of an initiator: {error}"))
-    })
 }
 
 /// Runs the future as a client of the instance.

@@ -4,15 +4,15 @@
 //! those of instances ([`control`]).
 
 mod control;
+mod settings;
 
-use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use storage::{
-    AUTHORITY, DeviceError, LunNumber, OpenError, ServeError, TargetDefinition, TargetStatus,
-};
+use rustix::process::DumpableBehavior;
+use storage::{DeviceError, OpenError, ServeError, TargetStatus};
 
 use self::control::{Reply, Request, ask};
+use self::settings::TargetSettings;
 use super::background::{self, Ready};
 use super::{print, print_json, table};
 use crate::cli::{
@@ -38,6 +38,10 @@ pub(crate) fn target(args: &TargetArgs) -> Result<u8, Failure> {
             let request = Request::RemoveLun { lun: remove.lun };
             ask(&remove.name, &request)?.done()
         }
+        TargetCommand::Resize(resize) => {
+            let request = Request::ResizeLun { lun: resize.lun, bytes: resize.size };
+            ask(&resize.name, &request)?.done()
+        }
         TargetCommand::Ls(ls) => list(ls, false),
         TargetCommand::Ps(ps) => list(ps, true),
     }
@@ -45,51 +49,45 @@ pub(crate) fn target(args: &TargetArgs) -> Result<u8, Failure> {
 
 fn begin(args: &TargetUpArgs) -> Result<u8, Failure> {
     if let Some(log) = background::log_path() {
-        return background::work(&log, |ready| serve(args, ready));
+        return background::work(&log, |ready| serve(TargetSettings::new(args)?, ready));
     }
-    if !args.plain {
+    let settings = TargetSettings::new(args)?;
+    let name = settings.name.clone();
+    if settings.transport.is_none() {
         let sentence = "a target has sealed portals by default, and this version has none yet: say \
                         --plain for one that anybody's initiator can use, without encryption";
         return Err(Failure::new(Code::Unsupported, sentence));
     }
     exit::say(format_args!(
-        "tasuki: target {} is plain: who sees its packets can read and change the data",
-        args.name
+        "tasuki: target {name} is plain: who sees its packets can read and change the data"
     ));
-    if args.foreground {
-        return serve(args, Box::new(background::notify));
+    if settings.definition.access.is_open() {
+        exit::say(format_args!(
+            "tasuki: target {name} is open: whoever reaches its portal may use it; a \
+             configuration file can say who may"
+        ));
     }
-    if ask(&args.name, &Request::Status).is_ok() {
-        let name = &args.name;
+    if args.foreground {
+        return serve(settings, Box::new(background::notify));
+    }
+    if ask(&name, &Request::Status).is_ok() {
         let sentence =
             format!("target {name} is already running; end it with `tasuki target down {name}`");
         return Err(Failure::new(Code::AlreadyRunning, sentence));
     }
-    background::detach(RuntimeDir::make()?.make_log(&format!("{}.target", args.name))?)
+    background::detach(RuntimeDir::make()?.make_log(&format!("{name}.target"))?)
 }
 
-/// The definition that the options make.
-fn definition(args: &TargetUpArgs) -> Result<TargetDefinition, Failure> {
-    let luns = args.luns.iter().enumerate().map(|(number, lun)| {
-        let number = u16::try_from(number).ok().and_then(LunNumber::new);
-        number.map(|number| (number, lun.clone()))
-    });
-    let luns: Option<_> = luns.collect();
-    let luns = luns.ok_or_else(|| Failure::new(Code::Usage, "there are too many --lun"))?;
-    let name = args.iqn.clone().unwrap_or_else(|| format!("{AUTHORITY}:{}", args.name));
-    let name = name.parse().map_err(|error| {
-        Failure::new(Code::Usage, format!("`{name}` is no name of an iSCSI target: {error}"))
-    })?;
-    let portal = SocketAddr::new(args.address.unwrap_or(Ipv6Addr::UNSPECIFIED.into()), args.port);
-    Ok(TargetDefinition { name, luns, portal, state: args.state.clone() })
-}
-
-fn serve(args: &TargetUpArgs, ready: Ready) -> Result<u8, Failure> {
-    let client = join(args.net.as_ref())?;
-    let definition = definition(args)?;
+fn serve(settings: TargetSettings, ready: Ready) -> Result<u8, Failure> {
+    let TargetSettings { name, net, transport: _, definition } = settings;
+    if definition.access.has_secrets() {
+        // No core dump has them, and no process of this user's reads them here.
+        let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    }
+    let client = join(net.as_ref())?;
     let directory = RuntimeDir::make()?;
     let lock = directory.lock()?;
-    let socket: SocketFile = directory.bind_target(&args.name)?;
+    let socket: SocketFile = directory.bind_target(&name)?;
     drop(lock);
     let told = std::cell::Cell::new(Ok(()));
     let served = storage::serve(&client, definition, |handle| {

@@ -17,6 +17,8 @@ use crate::runtime_dir::{InstanceName, RuntimeDir, SocketFile};
 const LONGEST: u64 = 64 << 10;
 /// How long a target may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
+/// How long it may take to change a unit's size: commands that are under way end before.
+const RESIZED: Duration = Duration::from_secs(60);
 
 /// What an operator asks.
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,6 +32,8 @@ pub(super) enum Request {
     AddLun { lun: u16, definition: String },
     /// Remove a unit.
     RemoveLun { lun: u16 },
+    /// Give a unit another size; without one, that of its file or device.
+    ResizeLun { lun: u16, bytes: Option<u64> },
 }
 
 /// What the target answers.
@@ -59,6 +63,8 @@ pub(super) fn ask(name: &InstanceName, request: &Request) -> Result<Reply, Failu
     let mut stream = connect(name)?;
     let failed =
         |error: &dyn std::fmt::Display| Failure::system(format!("ask the target {name}"), error);
+    let patience = if matches!(request, Request::ResizeLun { .. }) { RESIZED } else { ANSWER };
+    stream.set_read_timeout(Some(patience)).map_err(|error| failed(&error))?;
     let mut line = serde_json::to_vec(request).map_err(|error| failed(&error))?;
     line.push(b'\n');
     stream.write_all(&line).map_err(|error| failed(&error))?;
@@ -74,8 +80,6 @@ fn connect(name: &InstanceName) -> Result<UnixStream, Failure> {
         let sentence = format!("target {name} is not running; start it with `tasuki target up`");
         Failure::new(Code::NoInstance, sentence)
     })?;
-    let failed = |error| Failure::system(format!("ask the target {name}"), error);
-    stream.set_read_timeout(Some(ANSWER)).map_err(failed)?;
     Ok(stream)
 }
 
@@ -128,7 +132,7 @@ async fn answer(stream: AsyncUnixStream, handle: TargetHandle) {
         return;
     }
     let reply = match serde_json::from_str(&line) {
-        Ok(request) => carry_out(request, &handle),
+        Ok(request) => carry_out(request, &handle).await,
         Err(error) => Reply::Failed(format!("the target does not understand: {error}")),
     };
     if let Ok(mut line) = serde_json::to_vec(&reply) {
@@ -137,7 +141,7 @@ async fn answer(stream: AsyncUnixStream, handle: TargetHandle) {
     }
 }
 
-fn carry_out(request: Request, handle: &TargetHandle) -> Reply {
+async fn carry_out(request: Request, handle: &TargetHandle) -> Reply {
     let number = |lun| LunNumber::new(lun).ok_or_else(|| format!("{lun} is no unit's number"));
     let done = match request {
         Request::Status => return Reply::Status(handle.status()),
@@ -150,6 +154,13 @@ fn carry_out(request: Request, handle: &TargetHandle) -> Reply {
                 definition.parse().map_err(|error: storage::LunError| error.to_string())?;
             handle.add_lun(lun, &definition).map_err(|error| error.to_string())
         }),
+        Request::ResizeLun { lun, bytes } => match number(lun) {
+            Ok(lun) => {
+                let resized = handle.resize_lun(lun, bytes).await;
+                resized.map(drop).map_err(|error| error.to_string())
+            }
+            Err(sentence) => Err(sentence),
+        },
         Request::RemoveLun { lun } => {
             number(lun).and_then(|lun| handle.remove_lun(lun).map_err(|error| error.to_string()))
         }
