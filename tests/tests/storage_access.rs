@@ -300,6 +300,116 @@ fn logins_that_stop_before_their_proof_keep_nobody_out() {
     end(&world);
 }
 
+/// `tasuki stats` of the instance: the targets and units of its JSON.
+fn stats(world: &World, words: &[&str]) -> serde_json::Value {
+    let said = tasuki(world, &[&["stats", "net", "--json"], words].concat()).success();
+    let stats: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON");
+    stats["targets"].clone()
+}
+
+/// The page of counters and a running target have the same, and they tell what a copy did.
+#[test]
+fn targets_and_units_are_counted() {
+    let Some(world) = world(&["iscsi-ls"]) else { return };
+    let _ = up(&world, "", USERS).success();
+    std::fs::write(world.path("noise"), vec![7; 3 << 20]).unwrap();
+    let alice = ["--user", "alice", "--secret-file", "alice.secret"];
+    let copy = |from: &str, to: &str| {
+        let _ = tasuki(&world, &[&["disk", "copy", from, to], &alice[..]].concat()).success();
+    };
+    copy("noise", &unit("", 1));
+    copy(&unit("", 1), "back");
+    let _ = tasuki(&world, &["disk", "ls", &format!("iscsi://{STACK}")]).code(119);
+
+    let held = world.spawn(&world.script("chap.py", &[STACK, IQN, "session", "bob", BOB]));
+    let _ = held.line("isid");
+    let all = stats(&world, &[]);
+    let count = |at: usize, name: &str| {
+        all[at]["counters"][name].as_u64().unwrap_or_else(|| panic!("{name}: {all}"))
+    };
+    assert_eq!((&all[0]["target"], &all[2]["lun"]), (&"disks".into(), &1.into()));
+    assert_eq!((count(0, "target.logins"), count(0, "target.sessions")), (3, 1));
+    assert_eq!(count(0, "target.logins-refused"), 1);
+    assert!(count(0, "target.r2ts") > 0);
+    // A megabyte beyond the file is not written: the copy leaves holes.
+    assert_eq!((count(2, "unit.write-bytes"), count(2, "unit.read-bytes")), (3 << 20, 8 << 20));
+    assert!(count(2, "unit.flushes") > 0 && count(2, "unit.unit-attentions") > 0, "{all}");
+    assert_eq!((count(2, "unit.in-flight"), count(3, "unit.reads")), (0, 0));
+    let histogram = |name: &str| {
+        let all = all[2]["histograms"].as_array().expect("histograms");
+        let found = all.iter().find(|one| one["name"] == name).expect(name);
+        found["buckets"].as_array().unwrap().iter().filter_map(serde_json::Value::as_u64).sum()
+    };
+    let (reads, writes): (u64, u64) =
+        (histogram("unit.read-latency-us"), histogram("unit.write-latency-us"));
+    assert_eq!((reads, writes), (count(2, "unit.reads"), count(2, "unit.writes")));
+
+    let said = tasuki(&world, &["target", "ps", "--json"]).success().stdout;
+    let status: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let mut names: std::collections::BTreeSet<&str> = std::collections::BTreeSet::new();
+    for place in [&status[0], &status[0]["luns"][0], &status[0]["sessions"][0]] {
+        names.extend(place["counters"].as_object().expect("counters").keys().map(String::as_str));
+        let histograms = place["histograms"].as_array().into_iter().flatten();
+        names.extend(histograms.filter_map(|histogram| histogram["name"].as_str()));
+    }
+    let page = include_str!("../../docs/reference/counters-storage.md").lines();
+    let page = page.filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0));
+    assert_eq!(page.collect::<std::collections::BTreeSet<_>>(), names);
+
+    let said = tasuki(&world, &["stats", "net", "--prometheus"]).success().stdout;
+    let line = "tasuki_unit_write_bytes_total{stack=\"net\",target=\"disks\",lun=\"1\"} 3145728";
+    assert!(said.lines().any(|one| one == line), "{said}");
+    let said = tasuki(&world, &["stats", "net", "unit.reads"]).success().stdout;
+    assert!(said.contains("Target disks, logical unit 1"), "{said}");
+    drop(held);
+    end(&world);
+}
+
+/// A unit grows and shrinks while a session uses it.
+#[test]
+fn units_change_their_size_in_use() {
+    let Some(world) = world(&["iscsi-readcapacity16", "qemu-io"]) else { return };
+    let path = world.path("a.img");
+    let set_len = |bytes| {
+        let file = std::fs::File::options().write(true).create(true).truncate(false).open(&path);
+        file.unwrap().set_len(bytes).unwrap();
+    };
+    set_len(8 << 20);
+    let _ = up(&world, "", "[[lun]]\nnumber = 7\nvolume = \"file:a.img\"\n").success();
+    let resize = |words: &[&str]| tasuki(&world, &[&["target", "resize", "disks"], words].concat());
+    let size = || {
+        let said = world.run(&["iscsi-readcapacity16", "-s", &unit("", 7)]).success();
+        said.stdout.trim().parse::<u64>().unwrap_or_else(|_| panic!("{said}"))
+    };
+    let write = |at: &str| {
+        let command = format!("write -P 0x5a {at} 64k");
+        world.run(&["qemu-io", "-f", "raw", "-c", &command, &unit("", 7)])
+    };
+    assert_eq!(size(), 8 << 20);
+    assert!(!write("12M").stdout.contains("wrote 65536/65536"), "it is behind the end");
+    let _ = resize(&["7", "16M"]).success();
+    assert_eq!((size(), std::fs::metadata(&path).unwrap().len()), (16 << 20, 16 << 20));
+    let said = write("12M");
+    assert!(said.stdout.contains("wrote 65536/65536"), "{said}");
+    let _ = resize(&["7", "4M"]).success();
+    assert_eq!((size(), std::fs::metadata(&path).unwrap().len()), (4 << 20, 4 << 20));
+    // By somebody else.
+    set_len(32 << 20);
+    assert_eq!(size(), 4 << 20, "nobody has said so");
+    let _ = resize(&["7"]).success();
+    assert_eq!(size(), 32 << 20);
+    for (words, sentence) in [
+        (&["7", "1000"][..], "no whole number of blocks"),
+        (&["0"], "say the new one"),
+        (&["5", "1M"], "there is no logical unit 5"),
+    ] {
+        let said = resize(words).code(118);
+        assert!(said.stderr.contains(sentence), "{sentence}: {said}");
+    }
+    let _ = resize(&["7", "1X"]).code(2);
+    end(&world);
+}
+
 /// Each is one sentence and an exit code.
 #[test]
 fn wrong_files_are_refused() {

@@ -9,8 +9,9 @@ mod settings;
 use std::time::Duration;
 
 use rustix::process::DumpableBehavior;
-use storage::{DeviceError, OpenError, ServeError, TargetStatus};
+use storage::{DeviceError, OpenError, ServeError};
 
+pub(crate) use self::control::TargetReport;
 use self::control::{Reply, Request, ask};
 use self::settings::TargetSettings;
 use super::background::{self, Ready};
@@ -19,8 +20,8 @@ use crate::cli::{
     TargetArgs, TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs, TargetUpArgs,
 };
 use crate::exit::{self, Code, Failure};
-use crate::operator::join;
-use crate::runtime_dir::{InstanceName, RuntimeDir, SocketFile};
+use crate::operator::join_named;
+use crate::runtime_dir::{RuntimeDir, SocketFile};
 
 /// How long a target may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -84,14 +85,15 @@ fn serve(settings: TargetSettings, ready: Ready) -> Result<u8, Failure> {
         // No core dump has them, and no process of this user's reads them here.
         let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     }
-    let client = join(net.as_ref())?;
+    let (instance, client) = join_named(net.as_ref())?;
     let directory = RuntimeDir::make()?;
     let lock = directory.lock()?;
     let socket: SocketFile = directory.bind_target(&name)?;
     drop(lock);
     let told = std::cell::Cell::new(Ok(()));
     let served = storage::serve(&client, definition, |handle| {
-        let began = control::start(&socket, handle.clone()).and_then(|()| ready());
+        let began = control::start(&socket, (name.clone(), instance.clone()), handle.clone())
+            .and_then(|()| ready());
         if began.is_err() {
             handle.end();
         }
@@ -138,22 +140,26 @@ fn add_lun(args: &TargetLunArgs) -> Result<u8, Failure> {
     ask(&args.name, &Request::AddLun { lun: args.lun, definition })?.done()
 }
 
+/// All running targets of this user, in order of name.
+pub(super) fn reports() -> Vec<TargetReport> {
+    let names = RuntimeDir::targets().into_iter().map(|(name, _)| name);
+    let found = names.filter_map(|name| match ask(&name, &Request::Status) {
+        Ok(Reply::Status(report)) => Some(report),
+        _ => None,
+    });
+    found.collect()
+}
+
 /// Targets with their units, or with their sessions.
 fn list(args: &TargetPsArgs, sessions: bool) -> Result<u8, Failure> {
-    let names: Vec<InstanceName> = match &args.name {
-        Some(name) => vec![name.clone()],
-        None => RuntimeDir::targets().into_iter().map(|(name, _)| name).collect(),
+    let all = match &args.name {
+        Some(name) => match ask(name, &Request::Status)? {
+            Reply::Status(report) => vec![report],
+            other => return other.done(),
+        },
+        None => reports(),
     };
-    let mut all = Vec::new();
-    for name in names {
-        match ask(&name, &Request::Status) {
-            Ok(Reply::Status(status)) => all.push((name, status)),
-            Err(failure) if args.name.is_some() => return Err(failure),
-            _ => {}
-        }
-    }
     if args.json {
-        let all: Vec<_> = all.into_iter().map(|(_, status)| status).collect();
         print_json(&all)?;
     } else if sessions {
         print(&session_table(&all))?;
@@ -163,13 +169,13 @@ fn list(args: &TargetPsArgs, sessions: bool) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn unit_table(all: &[(InstanceName, TargetStatus)]) -> String {
+fn unit_table(all: &[TargetReport]) -> String {
     let head = ["Target", "Name", "Portal", "Transport", "LUN", "Bytes", "Volume"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for (name, target) in all {
+    for TargetReport { target: name, status: target, .. } in all {
         for lun in &target.luns {
             rows.push(vec![
-                name.to_string(),
+                name.clone(),
                 target.name.clone(),
                 target.portal.to_string(),
                 target.transport.clone(),
@@ -182,19 +188,20 @@ fn unit_table(all: &[(InstanceName, TargetStatus)]) -> String {
     table(&rows, &[false, false, false, false, true, true])
 }
 
-fn session_table(all: &[(InstanceName, TargetStatus)]) -> String {
-    let head = ["Target", "Initiator", "ISID", "Address", "Commands"];
+fn session_table(all: &[TargetReport]) -> String {
+    let head = ["Target", "Initiator", "User", "ISID", "Address", "Commands"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for (name, target) in all {
+    for TargetReport { target: name, status: target, .. } in all {
         for session in &target.sessions {
             rows.push(vec![
-                name.to_string(),
+                name.clone(),
                 session.initiator.clone(),
+                session.user.clone().unwrap_or_else(|| "-".to_owned()),
                 session.isid.clone(),
                 session.peer.to_string(),
                 session.commands.to_string(),
             ]);
         }
     }
-    table(&rows, &[false, false, false, false, true])
+    table(&rows, &[false, false, false, false, false, true])
 }

@@ -36,11 +36,23 @@ pub(super) enum Request {
     ResizeLun { lun: u16, bytes: Option<u64> },
 }
 
+/// A target and where it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TargetReport {
+    /// Its name, as commands have it.
+    pub(crate) target: String,
+    /// Its instance.
+    pub(crate) instance: String,
+    /// What it is and does.
+    #[serde(flatten)]
+    pub(crate) status: TargetStatus,
+}
+
 /// What the target answers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Reply {
-    Status(TargetStatus),
+    Status(TargetReport),
     Done,
     Failed(String),
 }
@@ -100,11 +112,16 @@ pub(super) fn end(name: &InstanceName, patience: Duration) -> Result<(), Failure
     Ok(())
 }
 
-/// Answers operators, and ends the target at SIGINT and SIGTERM. Within a tokio runtime.
+/// Answers operators of a target of this name on an instance, and ends the target at SIGINT and
+/// SIGTERM. Within a tokio runtime.
 ///
 /// # Errors
 /// The system's.
-pub(super) fn start(socket: &SocketFile, handle: TargetHandle) -> Result<(), Failure> {
+pub(super) fn start(
+    socket: &SocketFile,
+    (name, instance): (InstanceName, InstanceName),
+    handle: TargetHandle,
+) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::system("manage the target", error);
     let listener = socket.listener().try_clone().map_err(failed)?;
     let listener = UnixListener::from_std(listener).map_err(failed)?;
@@ -118,13 +135,14 @@ pub(super) fn start(socket: &SocketFile, handle: TargetHandle) -> Result<(), Fai
     }
     tokio::task::spawn_local(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::task::spawn_local(answer(stream, handle.clone()));
+            let names = (name.to_string(), instance.to_string());
+            tokio::task::spawn_local(answer(stream, names, handle.clone()));
         }
     });
     Ok(())
 }
 
-async fn answer(stream: AsyncUnixStream, handle: TargetHandle) {
+async fn answer(stream: AsyncUnixStream, names: (String, String), handle: TargetHandle) {
     let (reader, mut writer) = stream.into_split();
     let mut line = String::new();
     let mut reader = tokio::io::BufReader::new(reader.take(LONGEST));
@@ -132,7 +150,7 @@ async fn answer(stream: AsyncUnixStream, handle: TargetHandle) {
         return;
     }
     let reply = match serde_json::from_str(&line) {
-        Ok(request) => carry_out(request, &handle).await,
+        Ok(request) => carry_out(request, names, &handle).await,
         Err(error) => Reply::Failed(format!("the target does not understand: {error}")),
     };
     if let Ok(mut line) = serde_json::to_vec(&reply) {
@@ -141,10 +159,13 @@ async fn answer(stream: AsyncUnixStream, handle: TargetHandle) {
     }
 }
 
-async fn carry_out(request: Request, handle: &TargetHandle) -> Reply {
+async fn carry_out(request: Request, names: (String, String), handle: &TargetHandle) -> Reply {
     let number = |lun| LunNumber::new(lun).ok_or_else(|| format!("{lun} is no unit's number"));
     let done = match request {
-        Request::Status => return Reply::Status(handle.status()),
+        Request::Status => {
+            let (target, instance) = names;
+            return Reply::Status(TargetReport { target, instance, status: handle.status() });
+        }
         Request::Down => {
             handle.end();
             Ok(())
