@@ -165,6 +165,19 @@ def session(name, secret):
     time.sleep(600)
 
 
+def manage(function, lun):
+    """The response to a function of task management in a session without proof."""
+    login = Login()
+    assert login.ask([], csg=1, nsg=3)[0] == "0000"
+    head = struct.pack(">BBH", 0x42, 0x80 | int(function), 0) + bytes(4)
+    head += struct.pack(">BB", 0, int(lun)) + bytes(6)
+    head += struct.pack(">6I", 7, 0xFFFFFFFF, 1, login.stat_sn, 0, 0) + bytes(8)
+    login.socket.sendall(head)
+    answer = login.exactly(48)
+    assert answer[0] == 0x22, answer.hex()
+    return answer[2]
+
+
 def guess(name, secret, initiator, isid):
     """A user who names somebody else's session."""
     login, (status, _) = proof(name, secret, initiator, bytes.fromhex(isid))
@@ -190,5 +203,5 @@ def wrong(count):
 
 
 ACTIONS = [login, keys, replay, reflect, across, again, skip, skip_proof, nothing, algorithm]
-ACTIONS = {action.__name__: action for action in ACTIONS + [challenges, session, guess, hold, wrong]}
+ACTIONS = {action.__name__: action for action in ACTIONS + [challenges, session, manage, guess, hold, wrong]}
 print(ACTIONS[sys.argv[3]](*sys.argv[4:]), flush=True)

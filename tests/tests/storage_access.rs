@@ -268,6 +268,38 @@ fn attacks_on_chap_fail() {
     end(&world);
 }
 
+/// What reaches the commands of other sessions is for those that may write (RFC 7143 11.6.1).
+#[test]
+fn readers_reset_nothing() {
+    let Some(world) = world(&[]) else { return };
+    let rule = |luns: &str, more: &str| {
+        format!("[[allow]]\naddress = \"{HOST}\"\nluns = {luns}\n{more}\n")
+    };
+    let rules = rule("[0, 9]", "") + &rule("[1]", "read_only = true");
+    let _ = up(&world, "", &rules).success();
+    let (complete, missing, forbidden) = ("0", "2", "6");
+    for (function, lun, response) in [
+        // LOGICAL UNIT RESET of a unit to write, to read, hidden, and of one that is not there.
+        ("5", "0", complete),
+        ("5", "1", forbidden),
+        ("5", "2", missing),
+        ("5", "9", missing),
+        // CLEAR TASK SET; ABORT TASK SET, which ends the session's own tasks.
+        ("4", "1", forbidden),
+        ("2", "1", complete),
+        ("2", "2", missing),
+        // TARGET WARM RESET and TARGET COLD RESET.
+        ("6", "0", forbidden),
+        ("7", "0", forbidden),
+    ] {
+        assert_eq!(attack(&world, &["manage", function, lun]), response, "{function} {lun}");
+    }
+    let _ = tasuki(&world, &["target", "down", "disks"]).success();
+    let _ = up(&world, "", "").success();
+    assert_eq!(attack(&world, &["manage", "6", "0"]), complete);
+    end(&world);
+}
+
 /// A user who knows the name and the identifier of another one's session does not end it.
 #[test]
 fn a_guessed_session_is_not_taken() {
@@ -407,6 +439,42 @@ fn units_change_their_size_in_use() {
         assert!(said.stderr.contains(sentence), "{sentence}: {said}");
     }
     let _ = resize(&["7", "1X"]).code(2);
+    end(&world);
+}
+
+/// Verified writes go on while the unit grows and shrinks behind them.
+#[test]
+fn io_under_way_is_safe_when_a_unit_is_resized() {
+    let Some(world) = world(&["qemu-io"]) else { return };
+    std::fs::File::create(world.path("a.img")).unwrap().set_len(64 << 20).unwrap();
+    let _ = up(&world, "", "[[lun]]\nnumber = 7\nvolume = \"file:a.img\"\n").success();
+    let mut words = vec!["qemu-io".to_owned(), "-f".to_owned(), "raw".to_owned()];
+    let unit = unit("", 7);
+    for round in 0..40 {
+        for command in [
+            format!("aio_write -P {} 0 4M", round + 1),
+            format!("aio_write -P {} 4M 4M", round + 1),
+            "aio_flush".to_owned(),
+            format!("read -P {} 0 8M", round + 1),
+        ] {
+            words.extend(["-c".to_owned(), command]);
+        }
+    }
+    words.push(unit);
+    let mut writer = world.spawn(&words);
+    let mut changes = 0;
+    while !writer.has_ended() || changes < 2 {
+        for size in ["8M", "64M"] {
+            let _ = tasuki(&world, &["target", "resize", "disks", "7", size]).success();
+            changes += 1;
+        }
+    }
+    let said = writer.finish().success();
+    assert_eq!(said.stdout.matches("read 8388608/8388608").count(), 40, "{said}");
+    assert!(!said.stdout.contains("rror") && !said.stdout.contains("failed"), "{said}");
+    let bytes = std::fs::read(world.path("a.img")).unwrap();
+    assert_eq!(bytes.len(), 64 << 20);
+    assert!(bytes[..8 << 20].iter().all(|byte| *byte == 40));
     end(&world);
 }
 

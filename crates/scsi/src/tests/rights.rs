@@ -109,10 +109,13 @@ fn copies_reach_what_their_nexus_may_reach() {
 proptest! {
     /// A grant never takes a right away, and the order of grants is nothing.
     #[test]
-    fn grants_only_add(grants in prop::collection::vec((0_u16..4, any::<bool>()), 0..8), all: bool) {
+    fn grants_only_add(
+        grants in prop::collection::vec((0_u16..4, any::<bool>()), 0..8),
+        all: bool,
+    ) {
+        let right = |write| if write { UnitRight::Write } else { UnitRight::Read };
         let add = |rights: &mut UnitRights, (lun, write): (u16, bool)| {
-            let right = if write { UnitRight::Write } else { UnitRight::Read };
-            rights.grant(LunNumber::new(lun).unwrap(), right);
+            rights.grant(LunNumber::new(lun).unwrap(), right(write));
         };
         let (mut forth, mut back) = (UnitRights::NONE, UnitRights::NONE);
         for grant in &grants {
@@ -130,8 +133,8 @@ proptest! {
         prop_assert_eq!(&forth, &back);
         for lun in (0..5).filter_map(LunNumber::new) {
             let granted = grants.iter().filter(|(number, _)| *number == lun.get());
-            let granted = granted.map(|(_, write)| if *write { UnitRight::Write } else { UnitRight::Read });
-            prop_assert_eq!(forth.at(lun), granted.max().max(all.then_some(UnitRight::Read)));
+            let granted = granted.map(|(_, write)| right(*write)).max();
+            prop_assert_eq!(forth.at(lun), granted.max(all.then_some(UnitRight::Read)));
         }
     }
 }

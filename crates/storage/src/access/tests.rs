@@ -208,7 +208,8 @@ proptest! {
         user in prop::option::of(prop::sample::select(vec!["alice", "bob"])),
     ) {
         let users = vec![account("alice"), account("bob")];
-        let policy = |rules| AccessPolicy { rules, users: users.clone(), ..AccessPolicy::default() };
+        let rest = AccessPolicy { users, ..AccessPolicy::default() };
+        let policy = |rules| AccessPolicy { rules, ..rest.clone() };
         let mut peer = peer("10.0.0.0", A, user);
         peer.address = IpAddr::V4((0x0a00_0000 | host).into());
         let at = |rules: &[AccessRule]| {

@@ -129,9 +129,9 @@ pub(crate) struct TargetUnitArgs {
 
 /// Change the size of a logical unit of a running target
 ///
-/// With SIZE a file grows or shrinks; what is behind the new end is lost. Without SIZE the unit gets
-/// the size that its file or block device has now. Commands that are under way end before, and
-/// initiators learn it by a unit attention.
+/// With SIZE a file grows or shrinks; what is behind the new end is lost. Without SIZE the unit
+/// gets the size that its file or block device has now. Commands that are under way end before,
+/// and initiators learn it by a unit attention.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
