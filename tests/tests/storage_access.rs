@@ -442,6 +442,36 @@ fn units_change_their_size_in_use() {
     end(&world);
 }
 
+/// A block device has the size that it has: the unit follows.
+#[test]
+fn a_unit_follows_its_device() {
+    let Some(world) = world(&["losetup", "iscsi-readcapacity16"]) else { return };
+    let file = std::fs::File::create(world.path("disk")).unwrap();
+    file.set_len(8 << 20).unwrap();
+    let found = world.run(&["losetup", "--find", "--show", "disk"]);
+    if found.stdout.is_empty() {
+        skip("there is no loop device");
+        world.down("net");
+        return;
+    }
+    let device = found.success().stdout.trim().to_owned();
+    let resize = |words: &[&str]| tasuki(&world, &[&["target", "resize", "disks"], words].concat());
+    let lun = format!("[[lun]]\nnumber = 7\nvolume = \"block:{device}\"\n");
+    let up = up(&world, "", &lun);
+    let said = resize(&["7", "16M"]);
+    file.set_len(16 << 20).unwrap();
+    let grown = world.run(&["losetup", "--set-capacity", &device]);
+    let resized = resize(&["7"]);
+    let size = world.run(&["iscsi-readcapacity16", "-s", &unit("", 7)]);
+    let _ = tasuki(&world, &["target", "down", "disks"]);
+    let _ = world.run(&["losetup", "--detach", &device]).success();
+    let _ = (up.success(), grown.success(), resized.success());
+    assert!(said.code(118).stderr.contains("change the device"), "a size is said");
+    assert_eq!(size.success().stdout.trim(), "16777216");
+    world.down("net");
+    world.assert_nothing_left();
+}
+
 /// Verified writes go on while the unit grows and shrinks behind them.
 #[test]
 fn io_under_way_is_safe_when_a_unit_is_resized() {

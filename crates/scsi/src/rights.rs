@@ -1,8 +1,8 @@
 //! What a nexus may do with the target's units.
 //!
 //! A unit without right is not there for the nexus: REPORT LUNS does not list it, and commands to
-//! it end as at a number without unit. A nexus that may only read cannot write, and cannot change what
-//! other nexuses find: reservations, mode pages, the medium's presence.
+//! it end as at a number without unit. A nexus that may only read cannot write, and cannot change
+//! what other nexuses find: reservations, mode pages, the medium's presence.
 
 use std::collections::BTreeMap;
 

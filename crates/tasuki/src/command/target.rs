@@ -56,7 +56,8 @@ fn begin(args: &TargetUpArgs) -> Result<u8, Failure> {
     let name = settings.name.clone();
     if settings.transport.is_none() {
         let sentence = "a target has sealed portals by default, and this version has none yet: say \
-                        --plain for one that anybody's initiator can use, without encryption";
+                        --plain, or transport = \"plain\" in its file, for one that anybody's \
+                        initiator can use, without encryption";
         return Err(Failure::new(Code::Unsupported, sentence));
     }
     exit::say(format_args!(

@@ -1,5 +1,6 @@
 //! Who this initiator is.
 
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use storage::{AUTHORITY, ChapAccount, ChapAlgorithm, ChapPolicy, InitiatorIdentity, read_secret};
 
 use crate::cli::ChapArgs;
@@ -29,6 +30,8 @@ pub(super) fn identity(
 fn policy(args: &ChapArgs) -> Result<Option<ChapPolicy>, Failure> {
     // Neither is there without the other.
     let (Some(user), Some(file)) = (&args.user, &args.secret_file) else { return Ok(None) };
+    // No core dump has the secrets.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let wrong = |sentence: String| Failure::new(Code::Configuration, sentence);
     let secret = |file| read_secret(file).map_err(|error| wrong(error.to_string()));
     let initiator = ChapAccount { name: user.clone(), secret: secret(file)? };
