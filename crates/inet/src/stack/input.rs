@@ -6,6 +6,7 @@ use smoltcp::wire::{Icmpv6Message, IpProtocol};
 
 use super::state::Stack;
 use crate::bytes::{Egress, Frame, HEAD, ProcessingStage, RxBytes, TxBytes};
+use crate::esp::PROTOCOL;
 use crate::icmp::echo::EchoNumbers;
 use crate::icmp::{IcmpError, IcmpReport, Icmpv4Input, Icmpv6Input};
 use crate::interface_id::InterfaceId;
@@ -30,7 +31,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let (first, len) = (frame.head(), frame.frame_len());
         let head = first.get(..len.min(HEAD)).unwrap_or_default();
         let Some(received) = self.cx.link.handle_frame(interface, head, len) else { return };
-        let origin = Origin { interface, to_group: received.to_group, looped: false };
+        let origin =
+            Origin { interface, to_group: received.to_group, looped: false, secured: None };
         match received.carries {
             EtherPayload::Arp => self.handle_arp(now, interface, head, out),
             EtherPayload::Ipv4 => {
@@ -79,8 +81,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             let Some((interface, frame, carries)) = self.cx.link.poll_loopback() else { break };
             let frame = Frame::Looped(frame);
             let at = ethernet::HEADER;
-            let origin =
-                Origin { interface, to_group: interface != InterfaceId::LOOPBACK, looped: true };
+            let origin = Origin {
+                interface,
+                to_group: interface != InterfaceId::LOOPBACK,
+                looped: true,
+                secured: None,
+            };
             // The source is our own hardware address; the destination is the loopback
             // interface's, or a group.
             match carries {
@@ -93,7 +99,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// Handles the IPv4 packet that starts at `at` in a frame of the core's own.
-    fn handle_own_ipv4(
+    pub(super) fn handle_own_ipv4(
         &mut self,
         now: Instant,
         origin: Origin,
@@ -106,7 +112,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// As [`handle_own_ipv4`](Self::handle_own_ipv4), for IPv6.
-    fn handle_own_ipv6(
+    pub(super) fn handle_own_ipv6(
         &mut self,
         now: Instant,
         origin: Origin,
@@ -145,9 +151,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let Some(arrival) = arrival else { return };
         if packet.fragment.is_some() {
             // A reassembled packet has another header, so it is parsed anew.
-            if let Some(packet_bytes) = self.handle_fragment(now, &packet, frame) {
+            if let Some(packet_bytes) = self.handle_fragment(now, (&packet, origin), frame) {
                 self.handle_own_ipv4(now, origin, (packet_bytes, 0), out);
             }
+            return;
+        }
+        if self.cx.esp.is_active() && !self.admits(origin, &packet, head) {
             return;
         }
         match (packet.protocol, arrival) {
@@ -156,7 +165,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 match self.icmp.handle4(&mut self.cx, now, about, head, out) {
                     Icmpv4Input::Done => {}
                     Icmpv4Input::Report(report) => {
-                        self.handle_report(now, about, &report, (head, frame));
+                        self.handle_report(now, (about, origin), &report, (head, frame));
                     }
                     Icmpv4Input::EchoReply(reply) => self.handle_echo_reply(about, reply, frame),
                 }
@@ -173,6 +182,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
             (IpProtocol::Tcp, Arrival::ToUs) => {
                 self.sockets.handle_tcp(&mut self.cx, now, &packet, (head, frame), out);
+            }
+            (PROTOCOL, arrival) => {
+                self.handle_esp(now, origin, (&packet, arrival), frame, out);
             }
             (_, arrival) => self.handle_unknown(now, (&packet, arrival), head, out),
         }
@@ -200,11 +212,14 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         match content {
             Content::Upper if packet.fragment.is_some() => {
                 // A reassembled packet has another header, so it is parsed anew.
-                if let Some(packet_bytes) = self.handle_fragment(now, &packet, frame) {
+                if let Some(packet_bytes) = self.handle_fragment(now, (&packet, origin), frame) {
                     self.handle_own_ipv6(now, origin, (packet_bytes, 0), out);
                 }
             }
-            Content::Upper => self.handle_upper6(now, &packet, arrival, (head, frame), out),
+            Content::Upper if self.cx.esp.is_active() && !self.admits(origin, &packet, head) => {}
+            Content::Upper => {
+                self.handle_upper6(now, origin, (&packet, arrival), (head, frame), out);
+            }
             Content::Nothing => self.cx.ip.count_nothing(),
             Content::Problem(problem) => {
                 self.cx.ip.count_problem();
@@ -219,8 +234,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     fn handle_upper6(
         &mut self,
         now: Instant,
-        packet: &Packet,
-        arrival: Arrival,
+        origin: Origin,
+        (packet, arrival): (&Packet, Arrival),
         (head, frame): (&[u8], Frame<R>),
         out: &mut dyn Egress<T>,
     ) {
@@ -229,7 +244,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 match self.icmp.handle6(&mut self.cx, now, packet, head, out) {
                     Icmpv6Input::Done => {}
                     Icmpv6Input::Report(report) => {
-                        self.handle_report(now, (packet, arrival), &report, (head, frame));
+                        self.handle_report(
+                            now,
+                            ((packet, arrival), origin),
+                            &report,
+                            (head, frame),
+                        );
                     }
                     Icmpv6Input::EchoReply(reply) => {
                         self.handle_echo_reply((packet, arrival), reply, frame);
@@ -249,6 +269,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
             (IpProtocol::Tcp, Arrival::ToUs) => {
                 self.sockets.handle_tcp(&mut self.cx, now, packet, (head, frame), out);
+            }
+            (PROTOCOL, arrival) => {
+                self.handle_esp(now, origin, (packet, arrival), frame, out);
             }
             (_, arrival) => self.handle_unknown(now, (packet, arrival), head, out),
         }
@@ -273,7 +296,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// Handles a packet of an unknown protocol (RFC 1122 3.2.2.1).
-    fn handle_unknown(
+    pub(super) fn handle_unknown(
         &mut self,
         now: Instant,
         (packet, arrival): (&Packet, Arrival),
@@ -310,12 +333,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     fn handle_fragment(
         &mut self,
         now: Instant,
-        packet: &Packet,
+        (packet, origin): (&Packet, Origin),
         frame: Frame<R>,
     ) -> Option<Frame<R>> {
         let header = packet.fragment.as_ref()?;
         let shared = (&mut self.cx.held, &mut self.cx.timers);
-        self.fragments.handle_fragment(now, packet, header, frame, shared)
+        self.fragments.handle_fragment(now, (packet, origin.secured), header, frame, shared)
     }
 
     /// Handles an ICMP error, which came in `frame`, the first bytes of which are `head`. Counts
@@ -324,7 +347,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     fn handle_report(
         &mut self,
         now: Instant,
-        (packet, arrival): (&Packet, Arrival),
+        ((packet, arrival), origin): ((&Packet, Arrival), Origin),
         report: &IcmpReport,
         (head, frame): (&[u8], Frame<R>),
     ) {
@@ -338,6 +361,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 IpProtocol::Icmp | IpProtocol::Icmpv6 => {
                     self.sockets.report_echo(&mut self.cx, now, packet, report, frame)
                 }
+                PROTOCOL if origin.secured.is_none() => self.report_esp(now, report, quoted),
                 _ => false,
             };
         self.icmp.count_report(believed);
@@ -357,12 +381,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 }
 
-/// Whether the byte at `at` announces TCP, UDP or UDP-Lite: then the head of a frame has all
+/// Whether the byte at `at` announces TCP, UDP, UDP-Lite or ESP: then the head of a frame has all
 /// headers of the packet.
 #[inline]
 fn has_ports(head: &[u8], at: usize) -> bool {
     const TCP: u8 = 6;
     const UDP: u8 = 17;
     const UDP_LITE: u8 = 136;
-    matches!(head.get(at), Some(&(TCP | UDP | UDP_LITE)))
+    const ESP: u8 = 50;
+    matches!(head.get(at), Some(&(TCP | UDP | UDP_LITE | ESP)))
 }

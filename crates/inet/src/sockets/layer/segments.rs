@@ -45,7 +45,7 @@ pub(super) fn send_segments<T: TxBytes, R: RxBytes>(
             .then(|| cx.ip.fragment_id(&mut cx.secret, route.ends.remote.ip(), packets as u32));
         tcp.count_sent(packets);
         (segments, bytes) = (segments + 1, bytes + len);
-        route.emit(cx, &segment, id, out);
+        route.emit(cx, now, &segment, id, out);
     }
     true
 }
@@ -74,7 +74,7 @@ impl SegmentRoute {
             SocketAddr::V6(_) if cx.ip.labels_flows() => cx.secret.flow_label(&ends),
             _ => 0,
         };
-        let features = cx.link.interfaces().features(path.exit());
+        let features = cx.features(path.exit(), ends.remote.ip());
         Self { path, to, ends, ttl, tos, flow, features }
     }
 
@@ -89,6 +89,7 @@ impl SegmentRoute {
     pub(super) fn emit<T: TxBytes>(
         &self,
         cx: &mut Context,
+        now: Instant,
         out_of: &SegmentOut<'_, T>,
         id: Option<u32>,
         out: &mut dyn Egress<T>,
@@ -125,6 +126,6 @@ impl SegmentRoute {
         }
         cx.link.stage(ProcessingStage::Ethernet, out);
         ip::write_link(&cx.link, &self.path, self.to, &ip, &mut head);
-        cx.link.emit(self.path.exit(), &head[..headers + header], body, offload, out);
+        cx.emit(now, self.path.exit(), &head[..headers + header], body, offload, out);
     }
 }
