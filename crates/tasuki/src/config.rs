@@ -6,6 +6,7 @@
 //! line.
 
 use std::fmt;
+use std::io::Read;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::path::Path;
@@ -17,17 +18,21 @@ use abi::network::{Ipv6Mode, MOST_DAD_TRANSMITS, Prefixed};
 use rustix::process::Gid;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use zeroize::Zeroizing;
 
 use crate::cidr::Cidr;
 use crate::device::Device;
 use crate::exit::{Code, Failure};
 use crate::publish::Publish;
+use crate::xfrm::private;
 
 mod busy_poll;
 mod resolver;
+mod xfrm;
 
 pub(crate) use self::busy_poll::BusyPollKey;
 pub(crate) use self::resolver::{NameServer, SearchDomain};
+pub(crate) use self::xfrm::XfrmSection;
 
 /// A whole file. Everything may be left out.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -40,6 +45,7 @@ pub(crate) struct Config {
     /// More interfaces: the second, the third, …
     #[serde(rename = "interface")]
     pub(crate) interfaces: Vec<InterfaceSection>,
+    pub(crate) xfrm: XfrmSection,
     pub(crate) memory: MemorySection,
 }
 
@@ -424,13 +430,26 @@ impl Config {
     /// [`Code::Configuration`]; the sentence names file, line and remedy.
     pub(crate) fn load(path: &Path) -> Result<Self, Failure> {
         let wrong = |sentence| Failure::new(Code::Configuration, sentence);
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let read = || {
+            let mut file = std::fs::File::open(path)?;
+            let mut text = Zeroizing::new(String::new());
+            file.read_to_string(&mut text)?;
+            Ok::<_, std::io::Error>((file.metadata()?, text))
+        };
+        let (metadata, text) = read().map_err(|error| {
             wrong(format!("cannot read the configuration file {}: {error}", path.display()))
         })?;
-        Self::parse(&text).map_err(|(line, what)| {
+        let config = Self::parse(&text).map_err(|(line, what)| {
             let line = line.map_or_else(String::new, |line| format!(":{line}"));
             wrong(format!("{}{line}: {what}", path.display()))
-        })
+        })?;
+        if config.xfrm.has_keys()
+            && let Err(what) = private(&metadata)
+        {
+            let sentence = format!("{} has keys, and {what}, or use key_file", path.display());
+            return Err(wrong(sentence));
+        }
+        Ok(config)
     }
 
     /// Out of a file's text; the error is a line, counted from 1, and a sentence.

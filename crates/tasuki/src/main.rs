@@ -11,7 +11,7 @@
 //! network program: the host's addresses and routes; the program that is run
 //! cli: the options of all commands
 //! config: the configuration file
-//! device publish cidr: words of options
+//! device publish cidr xfrm: words of options
 //! runtime_dir: where instances are found
 //! log: messages, at a limited rate
 //! limits exit: descriptors, failures and exit codes
@@ -34,6 +34,7 @@ mod publish;
 mod runtime_dir;
 mod settings;
 mod supervisor;
+mod xfrm;
 
 use std::process::ExitCode;
 
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         Command::Addr(network) => command::network::addr(&network),
         Command::Route(network) => command::network::route(&network),
         Command::Neigh(network) => command::network::neigh(&network),
+        Command::Xfrm(xfrm) => command::xfrm::xfrm(&xfrm),
         Command::Capture(capture) => command::capture::capture(&capture),
         Command::Target(target) => command::target::target(&target),
         Command::Disk(disk) => command::disk::disk(&disk),

@@ -261,6 +261,7 @@ impl Instance {
         &self,
         servers: &mut Servers<P>,
         context: impl Fn() -> P,
+        of_policies: impl Fn() -> P,
     ) -> Result<u32, Failure> {
         let settings = &self.settings;
         let inet = ServerRequest::ConfigureInet(InetConfig {
@@ -274,6 +275,11 @@ impl Instance {
         });
         servers.ask(ServerId::Inet, inet, &[], context())?;
         let mut asked = 1;
+        // Before the interfaces, so that nothing leaves unprotected.
+        for xfrm in settings.xfrm.iter().cloned() {
+            servers.ask(ServerId::Inet, ServerRequest::Xfrm { xfrm }, &[], of_policies())?;
+            asked += 1;
+        }
         for ((number, link), wanted) in (0_u16..).zip(&self.links).zip(&settings.links) {
             let nic = ServerRequest::ConfigureNic(NicConfig {
                 device: link.device.device.to_string(),

@@ -77,6 +77,9 @@ impl Supervisor {
             ClientRequest::Trace { on } => {
                 self.ask(id, ServerId::Inet, ServerRequest::Trace { on }, ReplyContext::Network(id))
             }
+            ClientRequest::Xfrm { xfrm } => {
+                self.ask(id, ServerId::Inet, ServerRequest::Xfrm { xfrm }, ReplyContext::Xfrm(id))
+            }
             ClientRequest::Network => {
                 self.ask(id, ServerId::Inet, ServerRequest::Network, ReplyContext::Network(id))
             }
@@ -232,6 +235,20 @@ impl Supervisor {
     ) -> Result<(), Failure> {
         let reply = match reply {
             ServerReply::Sockets { sockets, more } => ClientReply::Sockets { sockets, more },
+            ServerReply::Error { message } => ClientReply::Error { message },
+            _ => ClientReply::Error { message: WRONG_ANSWER.to_owned() },
+        };
+        self.reply(id, &reply, &[])
+    }
+
+    pub(super) fn reply_xfrm(
+        &mut self,
+        id: ConnectionId,
+        reply: ServerReply,
+    ) -> Result<(), Failure> {
+        let reply = match reply {
+            ServerReply::Done => ClientReply::Done,
+            ServerReply::Xfrm(status) => ClientReply::Xfrm(status),
             ServerReply::Error { message } => ClientReply::Error { message },
             _ => ClientReply::Error { message: WRONG_ANSWER.to_owned() },
         };
