@@ -346,7 +346,14 @@ mod tests {
         let luns = BTreeMap::from([(LunNumber::new(0).unwrap(), "memory:1M".parse().unwrap())]);
         let name = "iqn.2026-11.tasuki:disks".parse().unwrap();
         let portal = "127.0.0.1:3260".parse().unwrap();
-        Device::new(&TargetDefinition { name, luns, portal, state: None }).unwrap()
+        Device::new(&TargetDefinition {
+            name,
+            luns,
+            portal,
+            transport: crate::PortalTransport::Plain,
+            state: None,
+        })
+        .unwrap()
     }
 
     async fn let_others_run() {

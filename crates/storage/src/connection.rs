@@ -9,18 +9,21 @@
 //! Data-in lies where it was read until it is written to the stream.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use iscsi::pdu::LoginStatus;
 use iscsi::target::{CloseReason, LoginInfo, TargetCommand};
 use iscsi::{TargetEvent, Transmit};
-use tokio::io::{AsyncRead, AsyncWrite};
+use sockets::Client;
+use tasuki_tokio::TcpStream;
 use tokio::sync::mpsc;
 
 use crate::portal::Portal;
 use crate::session::{Ends, RunningTask, Session};
 use crate::stream::{StreamProtocol, StreamSignals};
+use crate::transport::{Opened, TransportError};
 use crate::{command, management, stream};
 
 /// How long the last output may take to leave.
@@ -29,24 +32,47 @@ const LAST_OUTPUT: Duration = Duration::from_secs(5);
 const TIMER_PAUSE: Duration = Duration::from_millis(10);
 
 /// Serves a connection until it is over.
-pub(crate) async fn serve<S>(portal: &Rc<Portal>, stream: S, ends: Ends, random: [u8; 64])
-where
-    S: AsyncRead + AsyncWrite + 'static,
-{
+pub(crate) async fn serve(
+    portal: &Rc<Portal>,
+    client: &Arc<Client>,
+    stream: TcpStream,
+    ends: Ends,
+    random: [u8; 64],
+) {
     let session = Session::new(&portal.device, &portal.sessions, ends, random);
-    let connection = Connection { portal: Rc::clone(portal), session: Rc::clone(&session) };
     portal.expect_login(&session);
+    let opened = tokio::select! {
+        opened = portal.transport().accept(client, stream) => Some(opened),
+        () = session.dropped.notified() => None,
+    };
+    match opened {
+        Some(Ok(opened)) => converse(portal, &session, opened).await,
+        Some(Err(error)) => {
+            tracing::warn!(peer = %ends.peer, %error, "no session: the transport failed");
+        }
+        None => {}
+    }
+    portal.forget_login(&session);
+    session.end();
+}
+
+/// Serves a protected stream until it is over.
+async fn converse(portal: &Rc<Portal>, session: &Rc<Session>, opened: Opened) {
+    let connection = Connection { portal: Rc::clone(portal), session: Rc::clone(session) };
+    session.identify(opened.peer, opened.sealed);
     let until = async {
         tokio::select! {
             () = connection.watch() => {}
             () = session.dropped.notified() => {}
         }
     };
-    if let Err(error) = stream::run(&connection, stream, until).await {
-        tracing::debug!(peer = %ends.peer, %error, "the connection is lost");
+    if let Err(error) = stream::run(&connection, opened.reader, opened.writer, until).await {
+        let peer = session.ends.peer;
+        match error.get_ref().is_some_and(|error| error.is::<TransportError>()) {
+            true => tracing::warn!(%peer, %error, "the connection is given up"),
+            false => tracing::debug!(%peer, %error, "the connection is lost"),
+        }
     }
-    portal.forget_login(&session);
-    session.end();
 }
 
 struct Connection {

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use crate::definition::LunDefinition;
 use crate::device::DeviceError;
 use crate::portal::Portal;
+use crate::transport::{PortalTransport, SealedCounts};
 
 /// How long sessions have to end when the target does.
 const LOGOUT_TIME: Duration = Duration::from_secs(1);
@@ -62,7 +63,17 @@ pub struct SessionStatus {
     pub peer: std::net::SocketAddr,
     /// Commands that are under way.
     pub commands: usize,
+    /// A name of the initiator's certificate, or the fingerprint of its key; `None` if the portal
+    /// is plain.
+    pub identity: Option<String>,
+    /// What the sealed transport has done; `None` for others.
+    pub sealed: Option<SealedCounts>,
 }
+
+/// The target's portal has no keys of records to be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the target's portal is not sealed, so there are no keys to change")]
+pub struct NotSealed;
 
 impl TargetHandle {
     pub(crate) fn new(portal: Rc<Portal>) -> Self {
@@ -85,11 +96,13 @@ impl TargetHandle {
             isid: isid.0.iter().map(|byte| format!("{byte:02x}")).collect(),
             peer: session.ends.peer,
             commands: session.tasks.borrow().len(),
+            identity: session.proven_name(),
+            sealed: session.sealed().map(|state| state.counts()),
         });
         TargetStatus {
             name: self.portal.name().as_str().to_owned(),
             pid: std::process::id(),
-            transport: "plain".to_owned(),
+            transport: self.portal.transport().name().to_owned(),
             portal: self.portal.address(),
             luns: luns.collect(),
             sessions: sessions.collect(),
@@ -115,6 +128,23 @@ impl TargetHandle {
             session.abort_all(Some(lun));
         }
         Ok(())
+    }
+
+    /// Lets all sealed sessions change the keys of both directions. How many there are.
+    ///
+    /// # Errors
+    /// The portal is not sealed.
+    pub fn rekey(&self) -> Result<usize, NotSealed> {
+        if !matches!(self.portal.transport(), PortalTransport::Sealed(_)) {
+            return Err(NotSealed);
+        }
+        let sessions = self.portal.sessions.borrow();
+        let asked = sessions.values().filter_map(|session| {
+            session.sealed()?.rekey.set(true);
+            session.signals.output.notify_one();
+            Some(())
+        });
+        Ok(asked.count())
     }
 
     /// Lets the target end: it accepts no more connections, and tells initiators.

@@ -18,10 +18,12 @@ use iscsi::{
     Lun, Transmit, UsageError,
 };
 use rustix::rand::{GetRandomFlags, getrandom};
+use sockets::aio::Reactor;
 use tasuki_tokio::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::stream::{self, StreamProtocol, StreamSignals};
+use crate::transport::{DiskTransport, Opened, TransportError};
 
 /// Requests that are open at a time; more wait.
 const QUEUE_DEPTH: u16 = 64;
@@ -46,6 +48,14 @@ pub enum InitiatorError {
         address: SocketAddr,
         /// The system's error.
         source: io::Error,
+    },
+    /// The portal cannot be spoken with.
+    #[error("no session with {address}: {source}")]
+    Transport {
+        /// The portal.
+        address: SocketAddr,
+        /// What failed.
+        source: TransportError,
     },
     /// The target does not let us in.
     #[error("the target refuses the login: {0:?}")]
@@ -97,6 +107,29 @@ impl Capacity {
     }
 }
 
+/// A portal as an initiator reaches it.
+#[derive(Debug)]
+pub struct DiskPortal {
+    /// Its address.
+    pub address: SocketAddr,
+    /// How its streams are protected.
+    pub transport: DiskTransport,
+}
+
+impl DiskPortal {
+    /// Connects, and protects the connection.
+    async fn open(&self) -> Result<Opened, InitiatorError> {
+        let address = self.address;
+        let connected = TcpStream::connect(address).await;
+        let stream = connected.map_err(|source| InitiatorError::Connect { address, source })?;
+        let _ = stream.set_nodelay(true).await;
+        let transport = |source| InitiatorError::Transport { address, source };
+        let reactor = Reactor::current();
+        let reactor = reactor.map_err(|errno| transport(io::Error::from(errno).into()))?;
+        self.transport.open(reactor.client(), stream, address).await.map_err(transport)
+    }
+}
+
 #[derive(Debug)]
 struct Shared {
     connection: RefCell<InitiatorConnection>,
@@ -128,13 +161,11 @@ impl Initiator {
     /// # Errors
     /// Why it is not logged in.
     pub async fn connect(
-        address: SocketAddr,
+        portal: &DiskPortal,
         name: &IscsiName,
         target: Option<&IscsiName>,
     ) -> Result<Self, InitiatorError> {
-        let connected = TcpStream::connect(address).await;
-        let stream = connected.map_err(|source| InitiatorError::Connect { address, source })?;
-        let _ = stream.set_nodelay(true).await;
+        let opened = portal.open().await?;
         let lost = |error: rustix::io::Errno| InitiatorError::Lost(error.to_string());
         let (mut isid, mut random) = ([0; 5], [0; 64]);
         getrandom(&mut isid, GetRandomFlags::empty()).map_err(lost)?;
@@ -153,7 +184,7 @@ impl Initiator {
             slots: Semaphore::new(usize::from(QUEUE_DEPTH)),
             started: Instant::now(),
         });
-        tokio::task::spawn_local(Rc::clone(&shared).run(stream));
+        tokio::task::spawn_local(Rc::clone(&shared).run(opened));
         match logged_in.await {
             Ok(result) => result.map(|()| Self(shared)),
             Err(_) => Err(InitiatorError::Lost("it ended during the login".to_owned())),
@@ -363,8 +394,8 @@ impl Shared {
         answered.await.unwrap_or_else(|_| Answer::Lost("it has ended".to_owned()))
     }
 
-    async fn run(self: Rc<Self>, stream: TcpStream) {
-        let why = match stream::run(&*self, stream, self.watch()).await {
+    async fn run(self: Rc<Self>, opened: Opened) {
+        let why = match stream::run(&*self, opened.reader, opened.writer, self.watch()).await {
             Ok(()) => "the target has closed it".to_owned(),
             Err(error) => error.to_string(),
         };

@@ -18,6 +18,7 @@
 //! device: units, and what all sessions share
 //! definition: what a target is
 //! stream state_file volume: writing to a stream; state that outlives the target; where bytes are
+//! transport: how streams are protected
 //! ring: io_uring
 //! memory: aligned memory
 //! ```
@@ -37,6 +38,7 @@ mod server;
 mod session;
 mod state_file;
 mod stream;
+mod transport;
 mod url;
 mod volume;
 
@@ -45,10 +47,13 @@ pub use definition::{
     AUTHORITY, LunDefinition, LunError, MOST_LUNS, MOST_SESSIONS, PORT, TargetDefinition,
 };
 pub use device::DeviceError;
-pub use handle::{LunStatus, SessionStatus, TargetHandle, TargetStatus};
-pub use initiator::{Capacity, Initiator, InitiatorError};
+pub use handle::{LunStatus, NotSealed, SessionStatus, TargetHandle, TargetStatus};
+pub use initiator::{Capacity, DiskPortal, Initiator, InitiatorError};
 pub use iscsi::IscsiName;
 pub use scsi::LunNumber;
 pub use server::{ServeError, serve};
-pub use url::{DiskUrl, UrlError};
+pub use transport::{
+    Credentials, DiskTransport, Judge, PortalTransport, Refusal, SealedCounts, TransportError,
+};
+pub use url::{DiskUrl, Scheme, UrlError, portal_address};
 pub use volume::{OpenError, SpecificationError, VolumeSpecification};

@@ -12,6 +12,7 @@ use iscsi::target::{LoginAnswer, LoginInfo, SendTargetsScope, TargetRecord};
 use crate::definition::TargetDefinition;
 use crate::device::{Device, PORTAL_GROUP};
 use crate::session::{Session, SessionTable};
+use crate::transport::PortalTransport;
 
 /// Connections that are not logged in, at a time.
 const MOST_LOGINS: usize = 64;
@@ -39,6 +40,11 @@ impl Portal {
     /// Where the target listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.definition.portal
+    }
+
+    /// The transport that the target speaks.
+    pub(crate) fn transport(&self) -> &PortalTransport {
+        &self.definition.transport
     }
 
     /// A connection has come. Another one that is not logged in makes room for it.

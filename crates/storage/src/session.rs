@@ -16,11 +16,13 @@ use iscsi::pdu::{AsyncEvent, Isid};
 use iscsi::target::TargetConnection;
 use iscsi::{Lun, TargetConfig, TaskId};
 use scsi::NexusId;
+use seal::PeerIdentity;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::AbortHandle;
 
 use crate::device::{Device, PORTAL_GROUP};
 use crate::stream::StreamSignals;
+use crate::transport::SealedState;
 
 /// Data-in that may wait to be written, and as much data-out that may wait for its volume, KiB. It
 /// is at least one command's.
@@ -59,6 +61,9 @@ pub(crate) struct Session {
     pub(crate) closed: Cell<bool>,
     name: RefCell<Option<SessionName>>,
     started: Instant,
+    /// Who the peer is, where the transport proves it.
+    peer: RefCell<Option<PeerIdentity>>,
+    sealed: RefCell<Option<Rc<SealedState>>>,
 }
 
 /// A command that is under way.
@@ -93,7 +98,30 @@ impl Session {
             closed: Cell::new(false),
             name: RefCell::default(),
             started: Instant::now(),
+            peer: RefCell::default(),
+            sealed: RefCell::default(),
         })
+    }
+
+    /// The transport stands.
+    pub(crate) fn identify(&self, peer: Option<PeerIdentity>, sealed: Option<Rc<SealedState>>) {
+        self.peer.replace(peer);
+        self.sealed.replace(sealed);
+    }
+
+    /// How the transport proved who the peer is: a name of its certificate, or its key.
+    pub(crate) fn proven_name(&self) -> Option<String> {
+        let peer = self.peer.borrow();
+        let name = |peer: &PeerIdentity| match peer.names().first() {
+            Some(name) => name.clone(),
+            None => peer.fingerprint().to_string(),
+        };
+        peer.as_ref().map(name)
+    }
+
+    /// The state of a sealed session.
+    pub(crate) fn sealed(&self) -> Option<Rc<SealedState>> {
+        self.sealed.borrow().clone()
     }
 
     /// Time since the connection was accepted.

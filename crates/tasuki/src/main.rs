@@ -12,7 +12,7 @@
 //! cli: the options of all commands
 //! config: the configuration file
 //! device publish cidr xfrm: words of options
-//! runtime_dir: where instances are found
+//! runtime_dir keys: where instances are found; keys and known peers
 //! log: messages, at a limited rate
 //! limits exit: descriptors, failures and exit codes
 //! ```
@@ -25,6 +25,7 @@ mod command;
 mod config;
 mod device;
 mod exit;
+mod keys;
 mod limits;
 mod log;
 mod network;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         Command::Capture(capture) => command::capture::capture(&capture),
         Command::Target(target) => command::target::target(&target),
         Command::Disk(disk) => command::disk::disk(&disk),
+        Command::Key(key) => command::key::key(&key),
         Command::Completion(completion) => command::completion::completion(&completion),
         Command::Manual(manual) => command::manual::manual(&manual),
         Command::Relay(relay) => command::relay::relay(&relay),

@@ -7,17 +7,19 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use storage::{DiskUrl, LunDefinition, PORT};
 
+use super::CredentialArgs;
 use crate::runtime_dir::InstanceName;
 
 /// Serve disks over iSCSI
 ///
 /// A target is a process of its own on a running instance. Its logical units are files, block
-/// devices or memory; any iSCSI initiator can use them.
+/// devices or memory. Sealed sessions are with `tasuki disk`; any iSCSI initiator can use a portal
+/// that is plain.
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
-  tasuki target up disks --plain --lun file:/srv/a.img
+  tasuki target up disks --lun file:/srv/a.img
   tasuki target ls --json | jq '.[].luns'
   tasuki target down disks")]
 pub(crate) struct TargetArgs {
@@ -34,6 +36,8 @@ pub(crate) enum TargetCommand {
     Down(TargetNameArgs),
     Add(TargetLunArgs),
     Remove(TargetUnitArgs),
+    /// Change the keys of all sealed sessions of a target now
+    Rekey(TargetNameArgs),
     /// Show targets and their logical units
     Ls(TargetPsArgs),
     /// Show the sessions of targets
@@ -42,13 +46,17 @@ pub(crate) enum TargetCommand {
 
 /// Start a target
 ///
+/// Sessions are sealed, unless --tls or --plain is given: a portal speaks one of these and nothing
+/// else. Sealed sessions are with initiators whose keys are known, see `tasuki key`.
+///
 /// Returns when initiators can connect; the target then runs in the background until `tasuki target
 /// down` or the end of its instance. Messages go to NAME.target.log beside the instance's socket.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  tasuki target up disks --plain --lun file:/srv/a.img
-  tasuki target up disks --plain --lun block:/dev/vg/a --lun file:/srv/b.img,ro --net web
+  tasuki target up disks --lun file:/srv/a.img
+  tasuki target up disks --lun block:/dev/vg/a --lun file:/srv/b.img,ro --net web
+  tasuki target up disks --tls --cert host.pem --key host.key --ca ca.pem --lun file:/srv/a.img
   tasuki target up scratch --plain --lun memory:1G,block=4096")]
 pub(crate) struct TargetUpArgs {
     /// Name of the target: a-z, 0-9 and -, at most 32
@@ -58,9 +66,14 @@ pub(crate) struct TargetUpArgs {
     /// options after commas: ro, removable, writethrough, block=4096, serial=TEXT
     #[arg(long = "lun", value_name = "VOLUME[,OPTION...]", required = true)]
     pub(crate) luns: Vec<LunDefinition>,
-    /// Accept initiators without encryption or authentication
+    /// Accept initiators without encryption or authentication, instead of sealed ones
     #[arg(long)]
     pub(crate) plain: bool,
+    /// Accept initiators by TLS 1.3, instead of sealed ones
+    #[arg(long, conflicts_with = "plain")]
+    pub(crate) tls: bool,
+    #[command(flatten)]
+    pub(crate) credentials: CredentialArgs,
     /// The instance [default: the one that runs]
     #[arg(long, value_name = "NAME")]
     pub(crate) net: Option<InstanceName>,
@@ -136,8 +149,8 @@ pub(crate) struct TargetPsArgs {
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
-  tasuki disk ls iscsi://10.9.0.2/
-  tasuki disk copy big.img iscsi://10.9.0.2/iqn.2026-11.tasuki:disks/0 --progress")]
+  tasuki disk ls iscsi+sealed://10.9.0.2/
+  tasuki disk copy big.img iscsi+sealed://10.9.0.2/iqn.2026-11.tasuki:disks/0 --progress")]
 pub(crate) struct DiskArgs {
     #[command(subcommand)]
     pub(crate) command: DiskCommand,
@@ -149,18 +162,31 @@ pub(crate) enum DiskCommand {
     Copy(DiskCopyArgs),
 }
 
+/// How a session with a target is made.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DiskAccessArgs {
+    /// iSCSI name of this initiator [default: one with the machine's id]
+    #[arg(long, value_name = "IQN")]
+    pub(crate) initiator: Option<String>,
+    /// Trust the key of a target that is not known yet, and keep it
+    #[arg(long)]
+    pub(crate) accept_new: bool,
+    #[command(flatten)]
+    pub(crate) credentials: CredentialArgs,
+}
+
 /// Show targets and logical units, as iscsi-ls does
 #[derive(Debug, Args)]
 pub(crate) struct DiskLsArgs {
-    /// iscsi://ADDRESS, with :PORT, /TARGET and /LUN if wanted
+    /// iscsi+sealed://ADDRESS, iscsi+tls://ADDRESS or iscsi://ADDRESS (plain), with :PORT, /TARGET
+    /// and /LUN if wanted
     #[arg(value_name = "URL")]
     pub(crate) url: DiskUrl,
     /// The instance [default: the one that runs]
     #[arg(long, value_name = "NAME")]
     pub(crate) net: Option<InstanceName>,
-    /// iSCSI name of this initiator [default: one with the machine's id]
-    #[arg(long, value_name = "IQN")]
-    pub(crate) initiator: Option<String>,
+    #[command(flatten)]
+    pub(crate) access: DiskAccessArgs,
     /// Print JSON: an array with one object per unit
     #[arg(long)]
     pub(crate) json: bool,
@@ -171,10 +197,10 @@ pub(crate) struct DiskLsArgs {
 /// A file is made, or emptied before. All is on stable storage when the command returns.
 #[derive(Debug, Args)]
 pub(crate) struct DiskCopyArgs {
-    /// A file, or iscsi://ADDRESS/TARGET/LUN
+    /// A file, or iscsi+sealed://ADDRESS/TARGET/LUN, or the same with iscsi+tls or iscsi (plain)
     #[arg(value_name = "FROM")]
     pub(crate) from: OsString,
-    /// A file, or iscsi://ADDRESS/TARGET/LUN
+    /// A file, or iscsi+sealed://ADDRESS/TARGET/LUN, or the same with iscsi+tls or iscsi (plain)
     #[arg(value_name = "TO")]
     pub(crate) to: OsString,
     /// Show the progress, also where standard error is no terminal
@@ -183,7 +209,6 @@ pub(crate) struct DiskCopyArgs {
     /// The instance [default: the one that runs]
     #[arg(long, value_name = "NAME")]
     pub(crate) net: Option<InstanceName>,
-    /// iSCSI name of this initiator [default: one with the machine's id]
-    #[arg(long, value_name = "IQN")]
-    pub(crate) initiator: Option<String>,
+    #[command(flatten)]
+    pub(crate) access: DiskAccessArgs,
 }

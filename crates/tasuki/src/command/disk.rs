@@ -1,5 +1,7 @@
 //! `tasuki disk`: logical units of iSCSI targets, from an instance.
 
+mod access;
+
 use std::ffi::OsStr;
 use std::future::Future;
 use std::io::IsTerminal as _;
@@ -7,10 +9,9 @@ use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use storage::{
-    AUTHORITY, CopyEnd, CopyError, DiskUrl, Initiator, InitiatorError, IscsiName, UrlError, copy,
-};
+use storage::{CopyEnd, CopyError, DiskUrl, Initiator, InitiatorError, IscsiName, UrlError, copy};
 
+use self::access::DiskAccess;
 use super::{print, print_json, table};
 use crate::cli::{DiskArgs, DiskCommand, DiskCopyArgs, DiskLsArgs};
 use crate::exit::{Code, Failure};
@@ -40,8 +41,8 @@ struct UnitRow {
 }
 
 fn list(args: &DiskLsArgs) -> Result<u8, Failure> {
-    let name = initiator_name(args.initiator.as_deref())?;
-    let rows = on_instance(args.net.as_ref(), units(&args.url, &name))??;
+    let access = DiskAccess::new(&args.access)?;
+    let rows = on_instance(args.net.as_ref(), units(&args.url, &access))??;
     if args.json {
         print_json(&rows)?;
         return Ok(0);
@@ -56,24 +57,22 @@ fn list(args: &DiskLsArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-async fn units(url: &DiskUrl, name: &IscsiName) -> Result<Vec<UnitRow>, Failure> {
+async fn units(url: &DiskUrl, access: &DiskAccess) -> Result<Vec<UnitRow>, Failure> {
     let targets = match &url.target {
         Some(target) => vec![target.clone()],
         None => {
-            let portal =
-                Initiator::connect(url.portal, name, None).await.map_err(|e| failure(&e))?;
-            let found = portal.targets().await.map_err(|error| failure(&error))?;
+            let portal = access.connect(url, None).await?;
+            let found = portal.targets().await.map_err(|error| access.failure(&error))?;
             portal.logout().await;
             found.into_iter().map(|target| target.name).collect()
         }
     };
     let mut rows = Vec::new();
     for target in targets {
-        let session = Initiator::connect(url.portal, name, Some(&target)).await;
-        let session = session.map_err(|error| failure(&error))?;
+        let session = access.connect(url, Some(&target)).await?;
         let listed = units_of(&session, url, &target, &mut rows).await;
         session.logout().await;
-        listed.map_err(|error| failure(&error))?;
+        listed.map_err(|error| access.failure(&error))?;
     }
     Ok(rows)
 }
@@ -86,7 +85,7 @@ async fn units_of(
 ) -> Result<(), InitiatorError> {
     for lun in session.luns().await?.into_iter().filter(|lun| url.lun.is_none_or(|it| it == *lun)) {
         let capacity = session.capacity(lun).await?;
-        let unit = DiskUrl { portal: url.portal, target: Some(target.clone()), lun: Some(lun) };
+        let unit = DiskUrl { target: Some(target.clone()), lun: Some(lun), ..url.clone() };
         rows.push(UnitRow {
             target: target.to_string(),
             lun,
@@ -100,11 +99,12 @@ async fn units_of(
 }
 
 fn copy_disk(args: &DiskCopyArgs) -> Result<u8, Failure> {
-    let name = initiator_name(args.initiator.as_deref())?;
+    let access = DiskAccess::new(&args.access)?;
     let (from, to) = (PlaceOfDisk::parse(&args.from)?, PlaceOfDisk::parse(&args.to)?);
     let copied = async {
-        let (from, to) = (from.open(&name, true).await?, to.open(&name, false).await?);
-        let bar = progress_bar(args.progress, from.size()?);
+        let (from, to) = (from.open(&access, true).await?, to.open(&access, false).await?);
+        let size = from.size().map_err(|error| copy_failure(&access, &error))?;
+        let bar = progress_bar(args.progress, size);
         let shown = bar.clone();
         let copied = copy(&from, &to, move |bytes| shown.set_position(bytes)).await;
         bar.finish_and_clear();
@@ -113,16 +113,19 @@ fn copy_disk(args: &DiskCopyArgs) -> Result<u8, Failure> {
                 session.logout().await;
             }
         }
-        copied
+        copied.map_err(|error| copy_failure(&access, &error))
     };
-    let copied = on_instance(args.net.as_ref(), copied)?;
-    copied.map(|_| 0).map_err(|error| match &error {
-        CopyError::Unit(error) => failure(error),
+    on_instance(args.net.as_ref(), copied)?.map(|_| 0)
+}
+
+fn copy_failure(access: &DiskAccess, error: &CopyError) -> Failure {
+    match error {
+        CopyError::Unit(error) => access.failure(error),
         CopyError::File { .. } => Failure::new(Code::Output, error.to_string()),
         CopyError::TooSmall { .. } | CopyError::SameFile(_) => {
             Failure::new(Code::Configuration, error.to_string())
         }
-    })
+    }
 }
 
 fn progress_bar(wanted: bool, size: u64) -> ProgressBar {
@@ -152,42 +155,21 @@ impl PlaceOfDisk {
         }
     }
 
-    async fn open(&self, name: &IscsiName, source: bool) -> Result<CopyEnd, CopyError> {
-        match self {
+    async fn open(&self, access: &DiskAccess, source: bool) -> Result<CopyEnd, Failure> {
+        let end = match self {
             Self::File(path) if source => CopyEnd::source(path),
             Self::File(path) => CopyEnd::destination(path),
             Self::Unit(url, target, lun) => {
-                let session = Initiator::connect(url.portal, name, Some(target)).await?;
+                let session = access.connect(url, Some(target)).await?;
                 CopyEnd::unit(&session, *lun).await
             }
-        }
+        };
+        end.map_err(|error| copy_failure(access, &error))
     }
 }
 
 fn usage(error: &impl std::fmt::Display) -> Failure {
     Failure::new(Code::Usage, error.to_string())
-}
-
-fn failure(error: &InitiatorError) -> Failure {
-    let code = match error {
-        InitiatorError::Refused(_) => Code::Rights,
-        InitiatorError::Connect { .. } => Code::Configuration,
-        _ => Code::Internal,
-    };
-    Failure::new(code, error.to_string())
-}
-
-/// The name that is asked for, or one of this machine.
-fn initiator_name(given: Option<&str>) -> Result<IscsiName, Failure> {
-    let machine = || {
-        let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
-        let id: String = id.chars().filter(char::is_ascii_hexdigit).take(12).collect();
-        format!("{AUTHORITY}:host{id}")
-    };
-    let name = given.map_or_else(machine, str::to_owned);
-    name.parse().map_err(|error| {
-        Failure::new(Code::Usage, format!("`{name}` is no name of an initiator: {error}"))
-    })
 }
 
 /// Runs the future as a client of the instance.

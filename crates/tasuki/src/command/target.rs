@@ -8,17 +8,21 @@ mod control;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use seal::{Fingerprint, PeerIdentity};
 use storage::{
-    AUTHORITY, DeviceError, LunNumber, OpenError, ServeError, TargetDefinition, TargetStatus,
+    AUTHORITY, DeviceError, Judge, LunNumber, OpenError, PortalTransport, Refusal, ServeError,
+    TargetDefinition, TargetStatus,
 };
 
 use self::control::{Reply, Request, ask};
 use super::background::{self, Ready};
+use super::credentials::credentials;
 use super::{print, print_json, table};
 use crate::cli::{
     TargetArgs, TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs, TargetUpArgs,
 };
 use crate::exit::{self, Code, Failure};
+use crate::keys::{KeyDirectory, KnownFile};
 use crate::operator::join;
 use crate::runtime_dir::{InstanceName, RuntimeDir, SocketFile};
 
@@ -38,6 +42,7 @@ pub(crate) fn target(args: &TargetArgs) -> Result<u8, Failure> {
             let request = Request::RemoveLun { lun: remove.lun };
             ask(&remove.name, &request)?.done()
         }
+        TargetCommand::Rekey(rekey) => ask(&rekey.name, &Request::Rekey)?.done(),
         TargetCommand::Ls(ls) => list(ls, false),
         TargetCommand::Ps(ps) => list(ps, true),
     }
@@ -47,15 +52,15 @@ fn begin(args: &TargetUpArgs) -> Result<u8, Failure> {
     if let Some(log) = background::log_path() {
         return background::work(&log, |ready| serve(args, ready));
     }
-    if !args.plain {
-        let sentence = "a target has sealed portals by default, and this version has none yet: say \
-                        --plain for one that anybody's initiator can use, without encryption";
-        return Err(Failure::new(Code::Unsupported, sentence));
+    if args.plain {
+        exit::say(format_args!(
+            "tasuki: target {} is plain: who sees its packets can read and change the data",
+            args.name
+        ));
+    } else {
+        // Here, so that what is wrong with keys is said at once, and a new key is told.
+        transport(args)?;
     }
-    exit::say(format_args!(
-        "tasuki: target {} is plain: who sees its packets can read and change the data",
-        args.name
-    ));
     if args.foreground {
         return serve(args, Box::new(background::notify));
     }
@@ -81,7 +86,36 @@ fn definition(args: &TargetUpArgs) -> Result<TargetDefinition, Failure> {
         Failure::new(Code::Usage, format!("`{name}` is no name of an iSCSI target: {error}"))
     })?;
     let portal = SocketAddr::new(args.address.unwrap_or(Ipv6Addr::UNSPECIFIED.into()), args.port);
-    Ok(TargetDefinition { name, luns, portal, state: args.state.clone() })
+    let transport = transport(args)?;
+    Ok(TargetDefinition { name, luns, portal, transport, state: args.state.clone() })
+}
+
+/// How the portal is protected.
+fn transport(args: &TargetUpArgs) -> Result<PortalTransport, Failure> {
+    if args.plain {
+        return Ok(PortalTransport::Plain);
+    }
+    let keys = KeyDirectory::find()?;
+    let credentials = credentials(&args.credentials, &keys, |own| {
+        let (own, keys) = (own.fingerprint(), keys.clone());
+        Judge::new(move |peer| judge(&keys, own, peer))
+    })?;
+    let transport = match args.tls {
+        true => PortalTransport::tls(credentials),
+        false => PortalTransport::sealed(credentials),
+    };
+    transport.map_err(|error| Failure::new(Code::Configuration, error.to_string()))
+}
+
+/// Judges the key of an initiator. The file is read each time, so a change needs no restart.
+fn judge(keys: &KeyDirectory, own: Fingerprint, peer: &PeerIdentity) -> Result<(), Refusal> {
+    let key = peer.fingerprint();
+    if key == own {
+        return Ok(());
+    }
+    let known = keys.known(KnownFile::Initiators);
+    let known = known.map_err(|failure| Refusal::Failed(failure.sentence))?;
+    known.find(key).map(|_| ()).ok_or(Refusal::Unknown)
 }
 
 fn serve(args: &TargetUpArgs, ready: Ready) -> Result<u8, Failure> {
@@ -185,7 +219,7 @@ fn unit_table(all: &[(InstanceName, TargetStatus)]) -> String {
 }
 
 fn session_table(all: &[(InstanceName, TargetStatus)]) -> String {
-    let head = ["Target", "Initiator", "ISID", "Address", "Commands"];
+    let head = ["Target", "Initiator", "ISID", "Address", "Commands", "Identity"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for (name, target) in all {
         for session in &target.sessions {
@@ -195,6 +229,7 @@ fn session_table(all: &[(InstanceName, TargetStatus)]) -> String {
                 session.isid.clone(),
                 session.peer.to_string(),
                 session.commands.to_string(),
+                session.identity.clone().unwrap_or_default(),
             ]);
         }
     }

@@ -30,6 +30,8 @@ pub(super) enum Request {
     AddLun { lun: u16, definition: String },
     /// Remove a unit.
     RemoveLun { lun: u16 },
+    /// Change the keys of all sealed sessions.
+    Rekey,
 }
 
 /// What the target answers.
@@ -145,6 +147,7 @@ fn carry_out(request: Request, handle: &TargetHandle) -> Reply {
             handle.end();
             Ok(())
         }
+        Request::Rekey => handle.rekey().map(drop).map_err(|error| error.to_string()),
         Request::AddLun { lun, definition } => number(lun).and_then(|lun| {
             let definition: LunDefinition =
                 definition.parse().map_err(|error: storage::LunError| error.to_string())?;
