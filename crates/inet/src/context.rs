@@ -77,8 +77,10 @@ impl Context {
         destination: &SocketAddr,
         via: Option<InterfaceId>,
     ) -> Result<Path, Error> {
-        let found = self.ip.find(destination, via, self.link.interfaces());
-        if self.esp.is_active() { self.find_protected(destination, found?) } else { found }
+        if self.esp.is_active() {
+            return self.find_protected(destination, via);
+        }
+        self.ip.find(destination, via, self.link.interfaces())
     }
 
     /// The hardware address of the first hop of `path`; starts to resolve it for `owner` if it is
@@ -171,7 +173,7 @@ impl Context {
         }
         match hop {
             NextHop::Asking(key) => self.park(now, key, head, out),
-            _ => self.emit(now, path.exit(), &head, &[], TxOffload::NONE, out),
+            _ => self.emit(path.exit(), &head, &[], TxOffload::NONE, out),
         }
     }
 }

@@ -49,15 +49,14 @@ impl Context {
     #[inline]
     pub(crate) fn emit<T: TxBytes>(
         &mut self,
-        now: Instant,
         exit: InterfaceId,
         head: &[u8],
         body: &[TxPiece<'_, T>],
         offload: TxOffload,
         out: &mut dyn Egress<T>,
     ) {
-        if self.esp.is_active() && exit != InterfaceId::LOOPBACK {
-            return self.emit_by_policy(now, exit, head, body, offload, out);
+        if self.esp.is_active() {
+            return self.emit_by_policy(exit, head, body, offload, out);
         }
         self.link.emit(exit, head, body, offload, out);
     }
@@ -66,7 +65,6 @@ impl Context {
     #[inline(never)]
     fn emit_by_policy<T: TxBytes>(
         &mut self,
-        now: Instant,
         exit: InterfaceId,
         head: &[u8],
         body: &[TxPiece<'_, T>],
@@ -74,9 +72,11 @@ impl Context {
         out: &mut dyn Egress<T>,
     ) {
         let packet = head.get(ethernet::HEADER..).unwrap_or_default();
-        let Some(flow) = EspFlow::of_own(packet) else {
+        let flow = EspFlow::of_own(packet).filter(|_| exit != InterfaceId::LOOPBACK);
+        let Some(flow) = flow else {
             return self.link.emit(exit, head, body, offload, out);
         };
+        let now = self.clock;
         match self.esp.treatment(now, &flow) {
             Treatment::Bypass => self.link.emit(exit, head, body, offload, out),
             Treatment::Discard => {}
@@ -213,8 +213,13 @@ impl Context {
     /// A path as policies change it: it takes shorter packets, and perhaps leads to a tunnel's end.
     #[cold]
     #[inline(never)]
-    pub(super) fn find_protected(&mut self, to: &SocketAddr, path: Path) -> Result<Path, Error> {
+    pub(super) fn find_protected(
+        &mut self,
+        to: &SocketAddr,
+        via: Option<InterfaceId>,
+    ) -> Result<Path, Error> {
         let host = to.ip();
+        let path = self.ip.find(to, via, self.link.interfaces())?;
         if path.hop == Hop::Local || !self.esp.covers(host) {
             return Ok(path);
         }

@@ -95,6 +95,8 @@ pub(crate) struct OpenedPacket {
 pub(crate) struct EspLayer {
     /// There are policies or associations.
     active: bool,
+    /// The association that has opened the packet that is being handled.
+    opening: Option<Handle>,
     policies: Policies,
     associations: Table<Association>,
     by_id: HashMap<SaId, Handle, KeyedHash>,
@@ -108,6 +110,7 @@ impl EspLayer {
     pub(crate) fn new(config: &Config, secret: &Secret) -> Self {
         Self {
             active: false,
+            opening: None,
             policies: Policies::new(config.policies),
             associations: Table::new(config.associations),
             by_id: HashMap::with_hasher(secret.tables()),
@@ -122,6 +125,21 @@ impl EspLayer {
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
         self.active
+    }
+
+    /// The association that has opened the packet that is being handled, if one has.
+    pub(crate) fn opening(&self) -> Option<Handle> {
+        self.opening
+    }
+
+    /// From now on a packet is handled that this association has opened.
+    pub(crate) fn begin_opened(&mut self, SecuredBy(handle): SecuredBy) {
+        self.opening = Some(handle);
+    }
+
+    /// That packet has been handled.
+    pub(crate) fn end_opened(&mut self) {
+        self.opening = None;
     }
 
     /// Name and value of each counter.
@@ -147,6 +165,8 @@ impl EspLayer {
         let association = Association::new(now, config, self.serial);
         let handle = self.associations.insert(association).ok_or(Error::NoBuffers)?;
         self.by_id.insert(id, handle);
+        // It takes over from older ones at once.
+        self.policies.forget_associations();
         self.changed(timers);
         Ok(())
     }
@@ -255,8 +275,7 @@ impl EspLayer {
             SpAction::Protect(template) => template,
         };
         let last = policy.last;
-        let serves =
-            |one: &Association| one.age == SaAge::Valid && serves_flow(one, &template, flow);
+        let serves = |one: &Association| one.age == SaAge::Valid && template.serves(one, flow);
         // The association that served the last packet mostly serves this one.
         let last = last.filter(|last| self.associations.get(*last).is_some_and(serves));
         match last.or_else(|| self.choose(&template, flow)) {
@@ -282,7 +301,7 @@ impl EspLayer {
 
     /// The association that a template asks for: the youngest in age, and the newest of these.
     fn choose(&self, template: &SpTemplate, flow: &EspFlow) -> Option<Handle> {
-        let all = self.associations.iter().filter(|(_, one)| serves_flow(one, template, flow));
+        let all = self.associations.iter().filter(|(_, one)| template.serves(one, flow));
         let rank = |one: &Association| (one.age, u64::MAX - one.serial);
         all.min_by_key(|(_, one)| rank(one)).map(|(handle, _)| handle)
     }
@@ -464,7 +483,7 @@ impl EspLayer {
             Some(SpAction::Bypass) => return Admission::Pass,
             Some(SpAction::Protect(template)) => {
                 let right = match sa {
-                    Some(sa) => fits_template(sa, &template, flow),
+                    Some(sa) => template.is_fit_by(sa, flow),
                     None => template.optional,
                 };
                 if right {
@@ -494,7 +513,13 @@ impl EspLayer {
     /// Whether policies protect packets to a host.
     #[inline]
     pub(crate) fn covers(&self, host: IpAddr) -> bool {
-        self.active && self.policies.protecting(host).next().is_some()
+        self.active && self.covers_by_policy(host)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn covers_by_policy(&self, host: IpAddr) -> bool {
+        self.policies.protecting(host).next().is_some()
     }
 
     /// The other end of the tunnel that protects packets from `source` to `host`, if a policy says
@@ -520,6 +545,7 @@ impl EspLayer {
 
     /// Longest packet to `host` that becomes a packet of ESP of at most `mtu` bytes, whichever
     /// policy protects it.
+    #[cold]
     pub(crate) fn inner_mtu(&self, host: IpAddr, mtu: u16) -> u16 {
         let inner = header_len(host);
         let rooms = self.policies.protecting(host).map(|policy| {
@@ -538,7 +564,7 @@ impl EspLayer {
         let destination = template.ends.map_or(host, |(_, destination)| destination);
         let all = self.associations.iter().map(|(_, one)| one);
         let shapes = all.filter(|one| {
-            one.id.destination == destination && one.mode == template.mode && named(one, template)
+            one.id.destination == destination && one.mode == template.mode && template.names(one)
         });
         let joined = |a: EspShape, b: EspShape| EspShape {
             iv: a.iv.max(b.iv),
@@ -561,24 +587,3 @@ impl EspLayer {
 
 /// The protocol of packets of ESP.
 pub(crate) const PROTOCOL: IpProtocol = IpProtocol::IpSecEsp;
-
-/// Whether an association has the names that a template gives.
-fn named(sa: &Association, template: &SpTemplate) -> bool {
-    (template.reqid == 0 || template.reqid == sa.reqid)
-        && template.spi.is_none_or(|spi| spi == sa.id.spi)
-}
-
-/// Whether a template may choose an association for a flow.
-fn serves_flow(sa: &Association, template: &SpTemplate, flow: &EspFlow) -> bool {
-    sa.mode == template.mode
-        && named(sa, template)
-        && template.ends_for(flow) == (sa.source, sa.id.destination)
-        && sa.selector.is_none_or(|selector| selector.matches(flow))
-}
-
-/// Whether an association that has opened a packet is the one that a policy asks for.
-fn fits_template(sa: &Association, template: &SpTemplate, flow: &EspFlow) -> bool {
-    sa.mode == template.mode
-        && named(sa, template)
-        && template.ends_for(flow) == (sa.source, sa.id.destination)
-}

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::association::EspMode;
+use super::association::{Association, EspMode};
 use super::flow::{EspFlow, EspSelector};
 use crate::error::Error;
 use crate::table::Handle;
@@ -87,6 +87,24 @@ impl SpTemplate {
     pub(super) fn ends_for(&self, flow: &EspFlow) -> (IpAddr, IpAddr) {
         self.ends.unwrap_or((flow.source, flow.destination))
     }
+
+    /// Whether an association has the names that the template gives.
+    pub(super) fn names(&self, sa: &Association) -> bool {
+        (self.reqid == 0 || self.reqid == sa.reqid) && self.spi.is_none_or(|spi| spi == sa.id.spi)
+    }
+
+    /// Whether an association that has opened a packet of a flow is the one that the template asks
+    /// for.
+    pub(super) fn is_fit_by(&self, sa: &Association, flow: &EspFlow) -> bool {
+        sa.mode == self.mode
+            && self.names(sa)
+            && self.ends_for(flow) == (sa.source, sa.id.destination)
+    }
+
+    /// Whether the template may choose an association for a flow.
+    pub(super) fn serves(&self, sa: &Association, flow: &EspFlow) -> bool {
+        self.is_fit_by(sa, flow) && sa.selector.is_none_or(|selector| selector.matches(flow))
+    }
 }
 
 impl Policies {
@@ -139,6 +157,11 @@ impl Policies {
         let is_same =
             |one: &Policy| (one.config.direction, &one.config.selector) == (direction, selector);
         self.all.iter().position(is_same)
+    }
+
+    /// Has every policy choose its association anew.
+    pub(super) fn forget_associations(&mut self) {
+        self.all.iter_mut().for_each(|policy| policy.last = None);
     }
 
     /// The policy for a flow.

@@ -8,7 +8,6 @@ use super::v6;
 use crate::interface_id::InterfaceId;
 use crate::link::interfaces::{Interface, Interfaces};
 use crate::sockaddr::is_link_scope;
-use crate::table::Handle;
 
 /// How a packet came.
 #[derive(Debug, Clone, Copy)]
@@ -18,8 +17,6 @@ pub(crate) struct Origin {
     pub(crate) to_group: bool,
     /// This host has sent it to itself.
     pub(crate) looped: bool,
-    /// The security association that has opened the packet.
-    pub(crate) secured: Option<Handle>,
 }
 
 /// The kind of a packet's destination.

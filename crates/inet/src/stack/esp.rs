@@ -98,7 +98,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 stack.handle_unknown(now, (packet, arrival), copy, out);
             });
         }
-        if origin.secured.is_some() || arrival != Arrival::ToUs {
+        if self.cx.esp.opening().is_some() || arrival != Arrival::ToUs {
             return self.cx.esp.count_nested();
         }
         let mut numbers = [0; 8];
@@ -118,12 +118,12 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         if !self.cx.held.has_room(&frame, HoldPurpose::InOrder) {
             return self.cx.esp.count_no_room();
         }
-        let SecuredBy(by) = opened.by;
-        let origin = Origin { secured: Some(by), ..origin };
+        self.cx.esp.begin_opened(opened.by);
         match opened.is_v4 {
             true => self.handle_own_ipv4(now, origin, (frame, 0), out),
             false => self.handle_own_ipv6(now, origin, (frame, 0), out),
         }
+        self.cx.esp.end_opened();
     }
 
     /// Whether policies let a whole received packet through; `head` has the first bytes of its
@@ -135,7 +135,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             return true;
         }
         let flow = EspFlow::of_packet(packet, head);
-        let by = origin.secured.map(SecuredBy);
+        let by = self.cx.esp.opening().map(SecuredBy);
         // RFC 4301 8.2: routers report the length of packets of ESP without protection.
         let may_report = by.is_none() && quotes_esp(packet, head);
         may_report || self.cx.esp.admit(&flow, by) == Admission::Pass

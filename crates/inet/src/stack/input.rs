@@ -28,11 +28,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         out: &mut dyn Egress<T>,
     ) {
         self.cx.link.stage(ProcessingStage::EthernetInput, out);
+        self.cx.clock = now;
         let (first, len) = (frame.head(), frame.frame_len());
         let head = first.get(..len.min(HEAD)).unwrap_or_default();
         let Some(received) = self.cx.link.handle_frame(interface, head, len) else { return };
-        let origin =
-            Origin { interface, to_group: received.to_group, looped: false, secured: None };
+        let origin = Origin { interface, to_group: received.to_group, looped: false };
         match received.carries {
             EtherPayload::Arp => self.handle_arp(now, interface, head, out),
             EtherPayload::Ipv4 => {
@@ -81,12 +81,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             let Some((interface, frame, carries)) = self.cx.link.poll_loopback() else { break };
             let frame = Frame::Looped(frame);
             let at = ethernet::HEADER;
-            let origin = Origin {
-                interface,
-                to_group: interface != InterfaceId::LOOPBACK,
-                looped: true,
-                secured: None,
-            };
+            let origin =
+                Origin { interface, to_group: interface != InterfaceId::LOOPBACK, looped: true };
             // The source is our own hardware address; the destination is the loopback
             // interface's, or a group.
             match carries {
@@ -151,7 +147,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let Some(arrival) = arrival else { return };
         if packet.fragment.is_some() {
             // A reassembled packet has another header, so it is parsed anew.
-            if let Some(packet_bytes) = self.handle_fragment(now, (&packet, origin), frame) {
+            if let Some(packet_bytes) = self.handle_fragment(now, &packet, frame) {
                 self.handle_own_ipv4(now, origin, (packet_bytes, 0), out);
             }
             return;
@@ -165,7 +161,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 match self.icmp.handle4(&mut self.cx, now, about, head, out) {
                     Icmpv4Input::Done => {}
                     Icmpv4Input::Report(report) => {
-                        self.handle_report(now, (about, origin), &report, (head, frame));
+                        self.handle_report(now, about, &report, (head, frame));
                     }
                     Icmpv4Input::EchoReply(reply) => self.handle_echo_reply(about, reply, frame),
                 }
@@ -212,13 +208,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         match content {
             Content::Upper if packet.fragment.is_some() => {
                 // A reassembled packet has another header, so it is parsed anew.
-                if let Some(packet_bytes) = self.handle_fragment(now, (&packet, origin), frame) {
+                if let Some(packet_bytes) = self.handle_fragment(now, &packet, frame) {
                     self.handle_own_ipv6(now, origin, (packet_bytes, 0), out);
                 }
             }
             Content::Upper if self.cx.esp.is_active() && !self.admits(origin, &packet, head) => {}
             Content::Upper => {
-                self.handle_upper6(now, origin, (&packet, arrival), (head, frame), out);
+                self.handle_upper6(now, origin, &packet, arrival, (head, frame), out);
             }
             Content::Nothing => self.cx.ip.count_nothing(),
             Content::Problem(problem) => {
@@ -235,7 +231,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         &mut self,
         now: Instant,
         origin: Origin,
-        (packet, arrival): (&Packet, Arrival),
+        packet: &Packet,
+        arrival: Arrival,
         (head, frame): (&[u8], Frame<R>),
         out: &mut dyn Egress<T>,
     ) {
@@ -244,12 +241,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 match self.icmp.handle6(&mut self.cx, now, packet, head, out) {
                     Icmpv6Input::Done => {}
                     Icmpv6Input::Report(report) => {
-                        self.handle_report(
-                            now,
-                            ((packet, arrival), origin),
-                            &report,
-                            (head, frame),
-                        );
+                        self.handle_report(now, (packet, arrival), &report, (head, frame));
                     }
                     Icmpv6Input::EchoReply(reply) => {
                         self.handle_echo_reply((packet, arrival), reply, frame);
@@ -333,12 +325,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     fn handle_fragment(
         &mut self,
         now: Instant,
-        (packet, origin): (&Packet, Origin),
+        packet: &Packet,
         frame: Frame<R>,
     ) -> Option<Frame<R>> {
         let header = packet.fragment.as_ref()?;
+        let secured = self.cx.esp.opening();
         let shared = (&mut self.cx.held, &mut self.cx.timers);
-        self.fragments.handle_fragment(now, (packet, origin.secured), header, frame, shared)
+        self.fragments.handle_fragment(now, (packet, secured), header, frame, shared)
     }
 
     /// Handles an ICMP error, which came in `frame`, the first bytes of which are `head`. Counts
@@ -347,7 +340,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     fn handle_report(
         &mut self,
         now: Instant,
-        ((packet, arrival), origin): ((&Packet, Arrival), Origin),
+        (packet, arrival): (&Packet, Arrival),
         report: &IcmpReport,
         (head, frame): (&[u8], Frame<R>),
     ) {
@@ -361,7 +354,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 IpProtocol::Icmp | IpProtocol::Icmpv6 => {
                     self.sockets.report_echo(&mut self.cx, now, packet, report, frame)
                 }
-                PROTOCOL if origin.secured.is_none() => self.report_esp(now, report, quoted),
+                PROTOCOL if self.cx.esp.opening().is_none() => self.report_esp(now, report, quoted),
                 _ => false,
             };
         self.icmp.count_report(believed);

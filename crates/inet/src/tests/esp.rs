@@ -141,6 +141,37 @@ fn without_an_association_nothing_leaves() {
     assert_eq!(pair.a.stack.remove_association(&gone), Err(Error::BadHandle));
 }
 
+/// So keys are changed: the newer association serves from the next packet on.
+#[test]
+fn a_newer_association_takes_over() {
+    let mut pair = Pair::protected(EspMode::Transport, |_| {});
+    let (a, b) = datagram_sockets(&mut pair);
+    send_to_b(&mut pair, a, b"one").unwrap();
+    pair.settle();
+    let newer = || {
+        let mut newer = association(EspMode::Transport, IP_A, IP_B);
+        newer.id.spi = SPI + 1;
+        newer.cipher = Box::new(Toy::new(2));
+        newer
+    };
+    pair.b.add_association(newer());
+    pair.a.add_association(newer());
+    send_to_b(&mut pair, a, b"two").unwrap();
+    pair.settle();
+    assert_eq!(pair.b.received(b), b"onetwo");
+    let used = |host: &Host, spi| {
+        let id = SaId { spi, destination: IP_B.into() };
+        host.stack.associations().find(|info| info.id == id).unwrap().usage.packets
+    };
+    assert_eq!((used(&pair.a, SPI), used(&pair.a, SPI + 1)), (1, 1));
+    // Back to the older one, if the newer is removed.
+    let id = SaId { spi: SPI + 1, destination: IP_B.into() };
+    pair.a.stack.remove_association(&id).unwrap();
+    send_to_b(&mut pair, a, b"three").unwrap();
+    pair.settle();
+    assert_eq!(pair.b.received(b), b"three");
+}
+
 #[test]
 fn a_wrong_key_opens_nothing() {
     let mut pair = Pair::protected(EspMode::Transport, |_| {});

@@ -273,7 +273,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if options.multicast_loop || !to.ip().is_multicast() {
             self.loop_group(cx, &path, to.ip(), head, body);
         }
-        cx.emit(now, exit, head, body, offload, out);
+        cx.emit(exit, head, body, offload, out);
         if is_last {
             drop(outgoing);
             return self.datagram_done(cx, handle, number, None);
@@ -462,7 +462,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             // The owner's next frames stay behind this one.
             out.set_sender(socket.owner);
         }
-        cx.emit(cx.clock, key.interface, &head, body, offload, out);
+        cx.emit(key.interface, &head, body, offload, out);
         out.set_sender(OwnerId::default());
         drop(outgoing);
         self.datagram_done(cx, socket, number, None);

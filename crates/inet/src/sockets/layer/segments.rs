@@ -45,7 +45,7 @@ pub(super) fn send_segments<T: TxBytes, R: RxBytes>(
             .then(|| cx.ip.fragment_id(&mut cx.secret, route.ends.remote.ip(), packets as u32));
         tcp.count_sent(packets);
         (segments, bytes) = (segments + 1, bytes + len);
-        route.emit(cx, now, &segment, id, out);
+        route.emit(cx, &segment, id, out);
     }
     true
 }
@@ -89,7 +89,6 @@ impl SegmentRoute {
     pub(super) fn emit<T: TxBytes>(
         &self,
         cx: &mut Context,
-        now: Instant,
         out_of: &SegmentOut<'_, T>,
         id: Option<u32>,
         out: &mut dyn Egress<T>,
@@ -126,6 +125,6 @@ impl SegmentRoute {
         }
         cx.link.stage(ProcessingStage::Ethernet, out);
         ip::write_link(&cx.link, &self.path, self.to, &ip, &mut head);
-        cx.emit(now, self.path.exit(), &head[..headers + header], body, offload, out);
+        cx.emit(self.path.exit(), &head[..headers + header], body, offload, out);
     }
 }
