@@ -26,7 +26,7 @@ use crate::network::{InterfaceSettings, Ipv6Mode, NetworkStatus};
 use crate::socket::SocketId;
 use crate::stages::StageReport;
 use crate::stats::Histogram;
-use crate::xfrm::{XfrmRequest, XfrmStatus};
+use crate::xfrm::{XfrmRequest, XfrmStatus, XfrmVectors};
 
 /// Most sockets in one reply. Programs and remote peers choose how many sockets there are; a page
 /// is far below the longest message, and takes the inet server no longer than a few frames.
@@ -439,6 +439,8 @@ pub enum ServerRequest {
     Xfrm {
         /// What to do.
         xfrm: XfrmRequest,
+        /// For an association that counts its vectors.
+        vectors: Option<XfrmVectors>,
     },
     /// To both: reply [`ServerReply::Counters`].
     Counters,

@@ -173,6 +173,15 @@ pub struct XfrmLimits {
     pub time_use_hard: Option<u64>,
 }
 
+/// Initialization vectors that are reserved for one association: from `first` on, below `end`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct XfrmVectors {
+    /// The first one.
+    pub first: u64,
+    /// The first one beyond.
+    pub end: u64,
+}
+
 /// Names an association.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct XfrmId {

@@ -42,9 +42,9 @@ pub enum CipherRefusal {
     /// The algorithm protects too little.
     #[error("{0} protects too little today: say insecure if it is meant nevertheless")]
     Insecure(&'static str),
-    /// The clock is not set, so initialization vectors could be used twice.
-    #[error("the clock is before 2020: set it, so that no initialization vector is used twice")]
-    Clock,
+    /// The owner of the key has reserved no initialization vectors.
+    #[error("no initialization vectors were reserved for the key")]
+    NoVectors,
     /// Such as three equal keys of triple DES.
     #[error("the library refuses the key of {0}")]
     Key(&'static str),

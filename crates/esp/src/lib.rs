@@ -29,4 +29,4 @@ mod separate;
 mod tests;
 
 pub use error::CipherRefusal;
-pub use make::{cipher, make};
+pub use make::{cipher, counted_key, make};

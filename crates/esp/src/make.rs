@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
-use abi::xfrm::{XfrmAlgorithm, XfrmAlgorithms};
+use abi::xfrm::{XfrmAlgorithm, XfrmAlgorithms, XfrmVectors};
 use aws_lc_rs::aead::{AES_128_GCM, AES_192_GCM, AES_256_GCM, CHACHA20_POLY1305};
+use aws_lc_rs::digest::{SHA256 as SHA_256, digest};
 use aws_lc_rs::hmac::{self, HMAC_SHA1_FOR_LEGACY_USE_ONLY, HMAC_SHA256};
 use inet::EspCipher;
 
@@ -20,19 +21,31 @@ const NULL: &str = "cipher_null";
 const SHA256: &str = "hmac(sha256)";
 const SHA1: &str = "hmac(sha1)";
 
-/// The cipher of an association for packets from `source` to `destination`.
+/// A name for the key whose vectors are counted, if there is one: 64 hexadecimal digits, which tell
+/// nothing of the key. A block of vectors is reserved under it.
+#[must_use]
+pub fn counted_key(algorithms: &XfrmAlgorithms) -> Option<String> {
+    let key = algorithms.aead.as_ref()?.key.as_ref()?;
+    let hash = digest(&SHA_256, &[b"tasuki esp vectors ", key.bytes()].concat());
+    Some(hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The cipher of an association for packets from `source` to `destination`. One that counts its
+/// vectors takes those of `vectors`, which nobody else may use with the same key.
 ///
 /// # Errors
 /// See [`CipherRefusal`].
 pub fn make(
     algorithms: &XfrmAlgorithms,
+    vectors: Option<XfrmVectors>,
     source: IpAddr,
     destination: IpAddr,
 ) -> Result<Box<dyn EspCipher>, CipherRefusal> {
     let insecure = algorithms.insecure;
     match (&algorithms.aead, &algorithms.enc, &algorithms.auth) {
         (Some(aead), None, None) => {
-            let vectors = Counted::new(source, destination)?;
+            let reserved = vectors.ok_or(CipherRefusal::NoVectors)?;
+            let vectors = Counted::new(reserved, source, destination);
             combined(aead, vectors).map(|cipher| Box::new(cipher) as Box<dyn EspCipher>)
         }
         (None, Some(enc), Some(auth)) => {
@@ -50,10 +63,11 @@ pub fn make(
 /// Those of [`make`].
 pub fn cipher(
     algorithms: &XfrmAlgorithms,
+    vectors: Option<XfrmVectors>,
     source: IpAddr,
     destination: IpAddr,
 ) -> Result<Box<dyn EspCipher>, String> {
-    make(algorithms, source, destination).map_err(|refusal| refusal.to_string())
+    make(algorithms, vectors, source, destination).map_err(|refusal| refusal.to_string())
 }
 
 fn key<'a>(algorithm: &'a XfrmAlgorithm, kind: &'static str) -> Result<&'a [u8], CipherRefusal> {

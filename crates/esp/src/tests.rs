@@ -2,18 +2,19 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use abi::xfrm::{XfrmAlgorithm, XfrmAlgorithms, XfrmKey};
+use abi::xfrm::{XfrmAlgorithm, XfrmAlgorithms, XfrmKey, XfrmVectors};
 use aws_lc_rs::hmac;
 use inet::{EspCipher, EspCipherError, EspHeader};
 
 use crate::combined::Combined;
 use crate::error::CipherRefusal;
 use crate::iv::Counted;
-use crate::make::{combined, make};
+use crate::make::{combined, counted_key, make};
 use crate::separate::{BlockCipher, Separate};
 
 const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+const VECTORS: Option<XfrmVectors> = Some(XfrmVectors { first: 1 << 40, end: 1 << 41 });
 
 fn hex(digits: &str) -> Vec<u8> {
     let digits: String = digits.chars().filter(|c| !c.is_whitespace()).collect();
@@ -212,8 +213,8 @@ fn every_algorithm_opens_what_it_seals_and_nothing_else() {
         separate(("cipher_null", 0), ("hmac(sha256)", 32), true),
     ];
     for algorithms in all {
-        let mut sender = make(&algorithms, A, B).unwrap();
-        let mut receiver = make(&algorithms, A, B).unwrap();
+        let mut sender = make(&algorithms, VECTORS, A, B).unwrap();
+        let mut receiver = make(&algorithms, VECTORS, A, B).unwrap();
         let shape = sender.shape();
         for extended in [false, true] {
             let header = EspHeader { spi: 300, sequence: 1 << 32 | 9, extended };
@@ -235,30 +236,45 @@ fn every_algorithm_opens_what_it_seals_and_nothing_else() {
 }
 
 #[test]
-fn no_vector_is_used_twice() {
+fn vectors_are_those_reserved_and_differ_in_the_two_directions() {
     let algorithms = aead("rfc4106(gcm(aes))", 20);
-    let mut seen = std::collections::BTreeSet::new();
+    let block = XfrmVectors { first: 1000, end: 1010 };
     let header = EspHeader { spi: 300, sequence: 1, extended: false };
-    for round in 0..4 {
-        // Each time the association is added again, and the two directions share a key.
-        let mut both = [make(&algorithms, A, B).unwrap(), make(&algorithms, B, A).unwrap()];
-        for cipher in &mut both {
-            for _ in 0..1000 {
-                let mut iv = [0; 8];
-                cipher.seal(&header, &mut iv, &mut [0; 4], &mut [0; 16]).unwrap();
-                assert!(seen.insert(iv), "round {round}");
-            }
+    let mut seen = std::collections::BTreeSet::new();
+    for (from, to) in [(A, B), (B, A)] {
+        let mut cipher = make(&algorithms, Some(block), from, to).unwrap();
+        let mut seal = || {
+            let mut iv = [0; 8];
+            cipher.seal(&header, &mut iv, &mut [0; 4], &mut [0; 16]).map(|()| iv)
+        };
+        for number in block.first..block.end {
+            let iv = seal().unwrap();
+            assert_eq!(u64::from_be_bytes(iv) & !(1 << 63), number);
+            assert!(seen.insert(iv));
         }
+        assert_eq!(seal(), Err(EspCipherError::Exhausted));
     }
     let mut last = Counted::exactly((1 << 63) - 1);
     assert!(last.next().is_some());
     assert_eq!(last.next(), None);
+    assert_eq!(make(&algorithms, None, A, B).unwrap_err(), CipherRefusal::NoVectors);
+}
+
+#[test]
+fn a_key_has_a_name_that_does_not_tell_it() {
+    let name = |algorithms: &XfrmAlgorithms| counted_key(algorithms);
+    let gcm = name(&aead("rfc4106(gcm(aes))", 20)).unwrap();
+    assert_eq!(gcm.len(), 64);
+    assert!(!gcm.contains("0707"));
+    assert_ne!(Some(gcm), name(&aead("rfc4106(gcm(aes))", 28)));
+    // Random vectors need no record.
+    assert_eq!(name(&separate(("cbc(aes)", 16), ("hmac(sha256)", 32), false)), None);
 }
 
 #[test]
 fn the_vectors_of_block_ciphers_are_random() {
     let algorithms = separate(("cbc(aes)", 16), ("hmac(sha256)", 32), false);
-    let mut cipher = make(&algorithms, A, B).unwrap();
+    let mut cipher = make(&algorithms, VECTORS, A, B).unwrap();
     let header = EspHeader { spi: 300, sequence: 1, extended: false };
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..1000 {
@@ -292,7 +308,7 @@ fn refusals_say_what_is_wrong() {
         (separate(("cipher_null", 0), ("hmac(sha256)", 32), false), "cipher_null protects"),
     ];
     for (algorithms, expected) in cases {
-        let refusal: CipherRefusal = make(&algorithms, A, B).unwrap_err();
+        let refusal: CipherRefusal = make(&algorithms, VECTORS, A, B).unwrap_err();
         let sentence = refusal.to_string();
         assert!(sentence.contains(expected), "{sentence}");
     }

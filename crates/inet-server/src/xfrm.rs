@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use abi::xfrm::{
     XfrmAction, XfrmAlgorithms, XfrmDirection, XfrmId, XfrmLimits, XfrmMode, XfrmPolicy,
-    XfrmRequest, XfrmSelector, XfrmState, XfrmStateStatus, XfrmStatus, XfrmTemplate,
+    XfrmRequest, XfrmSelector, XfrmState, XfrmStateStatus, XfrmStatus, XfrmTemplate, XfrmVectors,
 };
 use inet::{
     Cidr, EspCipher, EspMode, EspNoticeKind, EspSelector, Instant, SaAge, SaConfig, SaId, SaInfo,
@@ -19,9 +19,10 @@ use inet::{
 
 use crate::engine::Engine;
 
-/// Makes the cipher of an association for packets from one address to the other. The error is one
-/// sentence.
-pub type MakeCipher = fn(&XfrmAlgorithms, IpAddr, IpAddr) -> Result<Box<dyn EspCipher>, String>;
+/// Makes the cipher of an association for packets from one address to the other, with the vectors
+/// that are reserved for it. The error is one sentence.
+pub type MakeCipher =
+    fn(&XfrmAlgorithms, Option<XfrmVectors>, IpAddr, IpAddr) -> Result<Box<dyn EspCipher>, String>;
 
 /// Why a request about associations or policies is refused.
 #[derive(Debug, thiserror::Error)]
@@ -69,15 +70,15 @@ impl XfrmTable {
         self.make = Some(make);
     }
 
-    /// Carries out a request. The answer is `Some` for a list.
+    /// Carries out a request, for which vectors may be reserved. The answer is `Some` for a list.
     pub(crate) fn request(
         &mut self,
         engine: &mut Engine,
         now: Instant,
-        request: XfrmRequest,
+        (request, vectors): (XfrmRequest, Option<XfrmVectors>),
     ) -> Result<Option<XfrmStatus>, XfrmRefusal> {
         match request {
-            XfrmRequest::AddState(state) => self.add_state(engine, now, *state)?,
+            XfrmRequest::AddState(state) => self.add_state(engine, now, *state, vectors)?,
             XfrmRequest::DeleteState(id) => self.delete_state(engine, id)?,
             XfrmRequest::FlushStates => {
                 let all: Vec<XfrmId> = self.states.keys().copied().collect();
@@ -99,12 +100,13 @@ impl XfrmTable {
         engine: &mut Engine,
         now: Instant,
         state: XfrmState,
+        vectors: Option<XfrmVectors>,
     ) -> Result<(), XfrmRefusal> {
         let (id, src) = (state.id, state.src);
         if self.states.contains_key(&id) {
             return Err(XfrmRefusal::StateExists { dst: id.dst, spi: id.spi });
         }
-        // Counted vectors of two associations with one key would meet.
+        // RFC 4301 4.4.2.1: each association has a key of its own.
         let same = self.states.values().find(|other| {
             let key = |one: &XfrmState| one.algorithms.aead.clone().and_then(|aead| aead.key);
             let forward = |one: &XfrmState| one.src > one.id.dst;
@@ -114,7 +116,7 @@ impl XfrmTable {
             return Err(XfrmRefusal::SameKey(other.id.spi));
         }
         let make = self.make.ok_or(XfrmRefusal::NoCiphers)?;
-        let cipher = make(&state.algorithms, src, id.dst).map_err(XfrmRefusal::Cipher)?;
+        let cipher = make(&state.algorithms, vectors, src, id.dst).map_err(XfrmRefusal::Cipher)?;
         let config = SaConfig {
             id: sa_id(id),
             source: src,

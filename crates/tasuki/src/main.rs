@@ -12,7 +12,7 @@
 //! cli: the options of all commands
 //! config: the configuration file
 //! device publish cidr xfrm: words of options
-//! runtime_dir keys: where instances are found; keys and known peers
+//! runtime_dir keys vectors: where instances are found; keys and known peers; vectors of ESP
 //! log: messages, at a limited rate
 //! limits exit: descriptors, failures and exit codes
 //! ```
@@ -35,6 +35,7 @@ mod publish;
 mod runtime_dir;
 mod settings;
 mod supervisor;
+mod vectors;
 mod xfrm;
 
 use std::process::ExitCode;

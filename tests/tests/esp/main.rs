@@ -3,7 +3,7 @@
 //! router that shortens packets.
 //!
 //! ```text layers
-//! transfers captures refusals limits words: the tests
+//! transfers captures refusals limits vectors words: the tests
 //! pair: two instances, and what they protect
 //! ```
 
@@ -12,4 +12,5 @@ mod limits;
 mod pair;
 mod refusals;
 mod transfers;
+mod vectors;
 mod words;

@@ -19,10 +19,11 @@ use super::device_state::DeviceState;
 use super::server_process::SandboxPlan;
 use super::servers::{ServerId, Servers};
 use crate::device::Kind;
-use crate::exit::Failure;
+use crate::exit::{Code, Failure};
 use crate::network::{Addresses, Routes};
 use crate::runtime_dir::{InstanceName, InstanceSockets, RuntimeDir};
 use crate::settings::{self, Settings};
+use crate::vectors::reserved;
 
 /// The difference in metric between the default routes of one interface and those of the next.
 const METRIC_STEP: u32 = 100;
@@ -277,7 +278,10 @@ impl Instance {
         let mut asked = 1;
         // Before the interfaces, so that nothing leaves unprotected.
         for xfrm in settings.xfrm.iter().cloned() {
-            servers.ask(ServerId::Inet, ServerRequest::Xfrm { xfrm }, &[], of_policies())?;
+            let vectors = reserved(&xfrm)
+                .map_err(|refusal| Failure::new(Code::Configuration, format!("xfrm: {refusal}")))?;
+            let request = ServerRequest::Xfrm { xfrm, vectors };
+            servers.ask(ServerId::Inet, request, &[], of_policies())?;
             asked += 1;
         }
         for ((number, link), wanted) in (0_u16..).zip(&self.links).zip(&settings.links) {
