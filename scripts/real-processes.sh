@@ -13,7 +13,7 @@ export TASUKI_BIN CARGO_TERM_COLOR=never
 
 # Tests that are not about one mode or one device. A test that lacks something there prints SKIP.
 everywhere="transfer parallel messages options urgent errors faults fastopen ipv6 multicast"
-in_fused="$everywhere crowd native offload relay processes_share_sockets"
+in_fused="$everywhere crowd native offload relay processes_share_sockets esp"
 in_library="$everywhere offload"
 over_packet="$everywhere crowd native hostile malformed death ping"
 over_xdp="$over_packet"
@@ -24,7 +24,7 @@ programs_people_run="databases web_servers languages inetd file_transfer network
 # Leaves out the versions of a test for the other modes.
 in_split="--skip fused_mode --skip library_mode"
 # These take longest, and begin first.
-long="native idle transfer dhcp devices death faults crowd hostile passt pcap"
+long="native idle transfer dhcp devices death faults crowd hostile passt pcap esp"
 
 built=$(mktemp)
 trap 'rm -f "$built"' EXIT

@@ -145,6 +145,7 @@ pub fn draw(seed: u64) -> (Script, usize, Scenario) {
         kernel: None,
         slaac: false,
         dad_transmits: 0,
+        esp: None,
     };
     (script, subject, scenario)
 }

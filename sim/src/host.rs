@@ -13,12 +13,13 @@ use inet::tcp::{
 };
 use inet::{
     AddressState, Cidr, Config, Egress, Error, EventKind, Family, Handle, Instant, InterfaceConfig,
-    InterfaceId, RxPiece, SendOptions, ShutdownHow, SockOption, SocketKind, Stack, TxOffload,
-    TxPiece, V6Config, gather,
+    InterfaceId, RxPiece, SendOptions, ShutdownHow, SockOption, SocketKind, SpDirection, Stack,
+    TxOffload, TxPiece, V6Config, gather,
 };
 
 use crate::bytes::{Chunk, Frame, LiveCount};
 use crate::check::WriteMark;
+use crate::esp::EspPlan;
 use crate::router;
 use crate::scenario::{Kind, Scenario};
 use crate::wire;
@@ -286,6 +287,7 @@ pub struct StackHost {
     left: bool,
     /// Frames that input caused at once.
     early: Vec<Vec<u8>>,
+    esp: Option<EspPlan>,
 }
 
 const LISTENER: u64 = 1;
@@ -373,9 +375,20 @@ impl StackHost {
             latest: ConnectionView::default(),
             left: false,
             early: Vec::new(),
+            esp: scenario.esp,
         };
+        host.protect(now, [ADDRESSES[side], ADDRESSES[1 - side]]);
         host.dial(now);
         host
+    }
+
+    /// Protects all packets between its address and the peer's, if that is planned.
+    fn protect(&mut self, now: Instant, [own, peer]: [IpAddr; 2]) {
+        let Some(plan) = self.esp else { return };
+        for (direction, from, to) in [(SpDirection::Out, own, peer), (SpDirection::In, peer, own)] {
+            self.stack.add_association(now, plan.association(from, to)).expect("an association");
+            self.stack.add_policy(plan.policy(direction, from, to)).expect("a policy");
+        }
     }
 
     /// Connects, once the address is usable.
@@ -524,7 +537,7 @@ impl Host for StackHost {
     }
 
     fn segment(&self, frame: &[u8]) -> Option<(IpAddr, IpAddr, Range<usize>)> {
-        wire::find(frame)
+        self.esp.map_or_else(|| wire::find(frame), |plan| plan.find(frame))
     }
 }
 

@@ -14,7 +14,7 @@
 //! app kernel record: applications; the kernel's TCP as a host; pcapng files
 //! host: the hosts around the core
 //! scenario: the world of a seed
-//! check plan link: the checkers, an application's plan, links
+//! check plan link esp: the checkers, an application's plan, links, protected packets
 //! router ranges: messages of the router, sets of sequence numbers
 //! wire livelock bytes random: an independent decoder, a bound on idle frames, payload, numbers
 //! ```
@@ -25,6 +25,7 @@ pub mod app;
 pub mod bytes;
 pub mod check;
 pub mod differential;
+pub mod esp;
 pub mod golden;
 pub mod host;
 pub mod kernel;

@@ -10,11 +10,12 @@ use tasuki_sim::{Kind, Scenario, World};
 const USAGE: &str = "\
 Runs seeded worlds around the real protocol core.
 
-usage: tasuki-sim [--kind bare|whole|ipv6] [--seed N] [--count N] [--verbose] [--pcap FILE]
+usage: tasuki-sim [--kind bare|whole|ipv6|esp] [--seed N] [--count N] [--verbose] [--pcap FILE]
        tasuki-sim --golden
   --kind bare     two TCP connections without a stack
   --kind whole    two stacks with Ethernet, ARP and IPv4 (default: all)
   --kind ipv6     the same with NDP and IPv6
+  --kind esp      two stacks with IPv4 whose packets are protected by ESP
   --seed N        the (first) world's seed (default 0)
   --count N       so many worlds, one after the other (default 1)
   --verbose       print the world and every segment

@@ -6,6 +6,7 @@ use inet::Instant;
 use inet::tcp::{CongestionKind, KeepAlive, TcpConfig};
 
 use crate::check::Rules;
+use crate::esp::EspPlan;
 use crate::link::{Gilbert, LinkConfig};
 use crate::plan::{AppPlan, ReadPlan, Termination};
 use crate::random::Random;
@@ -20,11 +21,13 @@ pub enum Kind {
     Whole,
     /// Whole stacks that speak IPv6.
     Ipv6,
+    /// Whole stacks that protect IPv4 by ESP.
+    Esp,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Bare, Self::Whole, Self::Ipv6];
+    pub const ALL: [Self; 4] = [Self::Bare, Self::Whole, Self::Ipv6, Self::Esp];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
@@ -32,6 +35,7 @@ impl Kind {
             Self::Bare => "bare",
             Self::Whole => "whole",
             Self::Ipv6 => "ipv6",
+            Self::Esp => "esp",
         }
     }
 
@@ -82,6 +86,8 @@ pub struct Scenario {
     pub slaac: bool,
     /// Most probes for who has an IPv6 address already.
     pub dad_transmits: u8,
+    /// How packets are protected, if they are.
+    pub esp: Option<EspPlan>,
 }
 
 impl Scenario {
@@ -117,6 +123,7 @@ impl Scenario {
             kernel: None,
             slaac: false,
             dad_transmits: 0,
+            esp: None,
         };
         if random.chance(0.3) {
             for link in &mut scenario.links {
@@ -126,6 +133,9 @@ impl Scenario {
         if kind == Kind::Ipv6 {
             scenario.slaac = random.chance(0.5);
             scenario.dad_transmits = random.in_range(0..=2) as u8;
+        }
+        if kind == Kind::Esp {
+            scenario.esp = Some(draw_esp(&mut random));
         }
         for app in &mut scenario.apps {
             app.marks = draw_marks(&mut random);
@@ -172,6 +182,7 @@ impl Scenario {
             kernel: None,
             slaac: false,
             dad_transmits: 0,
+            esp: (kind == Kind::Esp).then_some(EspPlan::PLAIN),
         }
     }
 
@@ -346,6 +357,17 @@ fn draw_tcp(random: &mut Random, mtu: u16) -> TcpConfig {
             [random.in_range(0..=CongestionKind::ALL.len() as u64 - 1) as usize],
         ..TcpConfig::default()
     }
+}
+
+/// How packets are protected. Extended numbers are often about to need their upper half.
+fn draw_esp(random: &mut Random) -> EspPlan {
+    let (tunnel, extended) = (random.chance(0.5), random.chance(0.5));
+    let window = random.magnitude(32..=4096) as u32;
+    let before = match extended && random.chance(0.7) {
+        true => (1 << 32) - random.magnitude(1..=5000),
+        false => 0,
+    };
+    EspPlan { tunnel, extended, window, before }
 }
 
 /// How often an application ends records and marks bytes as urgent.

@@ -9,6 +9,7 @@ use inet::Instant;
 use crate::app::App;
 use crate::bytes::Frame;
 use crate::check::{Check, FlightInfo, SideStatus};
+use crate::esp::Gate;
 use crate::host::{ADDRESSES, BareHost, Host, LiveCounts, StackHost};
 use crate::kernel::KernelHost;
 use crate::link::{Link, LinkOutcome};
@@ -70,6 +71,8 @@ pub struct World {
     apps: [App; 2],
     links: [Link; 2],
     counts: [LiveCounts; 2],
+    /// What each host lets through, if packets are protected.
+    gates: [Option<Gate>; 2],
     /// Packets that each host had dropped for want of its neighbour (see [`Host::unresolved`]).
     unresolved: [u64; 2],
     check: Check,
@@ -101,7 +104,7 @@ impl World {
         // An IPv6 header has no checksum.
         let checksummed_from = match scenario.kind {
             Kind::Bare => 0,
-            Kind::Whole => ETHERNET,
+            Kind::Whole | Kind::Esp => ETHERNET,
             Kind::Ipv6 => ETHERNET + scenario.kind.ip_header(),
         };
         let links = [0, 1].map(|side: usize| {
@@ -121,6 +124,7 @@ impl World {
             apps,
             links,
             counts,
+            gates: [(); 2].map(|()| scenario.esp.map(Gate::new)),
             unresolved: [0; 2],
             check: Check::new(keys, [0, 1].map(|side| scenario.rules(side))),
             random,
@@ -237,12 +241,18 @@ impl World {
             let segment = match self.scenario.kind {
                 Kind::Bare => Some((ADDRESSES[1 - side], ADDRESSES[side], 0..bytes.len())),
                 Kind::Whole | Kind::Ipv6 => wire::find(&bytes),
+                Kind::Esp => self.gates[side].as_mut().and_then(|gate| gate.admit(&bytes)),
             };
             let segment =
                 segment.and_then(|(from, to, at)| Segment::decode(from, to, &bytes[at]).ok());
             let standing = self.standing(side);
             self.check.delivered(self.now, side, segment.as_ref(), standing);
-            if let Some(report) = router::read_too_big(&bytes).filter(|_| is_stack) {
+            let report = router::read_too_big(&bytes).filter(|_| is_stack);
+            let report = match self.scenario.esp {
+                Some(plan) => report.and_then(|report| plan.read_too_big(&bytes, report)),
+                None => report,
+            };
+            if let Some(report) = report {
                 self.check.note_too_big(self.now, side, report);
             }
             let frame = Frame::new(bytes, &self.counts[side].frames);
@@ -526,7 +536,7 @@ fn make_host(scenario: &Scenario, now: Instant, side: usize, random: &mut Random
             KernelHost::new(side, &tcp, scenario.mtu, scenario.listens)
                 .unwrap_or_else(|error| panic!("the kernel's side: {error}")),
         ),
-        Kind::Whole | Kind::Ipv6 => {
+        Kind::Whole | Kind::Ipv6 | Kind::Esp => {
             Box::new(StackHost::new(now, side, scenario, tcp, random.any()))
         }
     }

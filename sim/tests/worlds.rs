@@ -44,6 +44,11 @@ fn a_silent_neighbour_leaves_a_gap() {
     world.run().unwrap_or_else(|error| panic!("{error}"));
 }
 
+#[test]
+fn worlds_of_esp() {
+    run_all(Kind::Esp);
+}
+
 fn stream(link: &LinkConfig, tcp: TcpConfig, bytes: u64) -> Report {
     let mut reports = [Kind::Bare, Kind::Whole, Kind::Ipv6].map(|kind| {
         let report = World::new(Scenario::stream(kind, link, tcp, bytes), false).run();

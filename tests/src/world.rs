@@ -283,6 +283,7 @@ impl World {
         command.args(["env", "--default-signal=INT,QUIT"]);
         command.args(words.iter().map(AsRef::as_ref));
         command.stdin(Stdio::null()).env_remove("XDG_RUNTIME_DIR").env_remove("LD_PRELOAD");
+        command.env("TASUKI_STATE", self.directory.path().join("state"));
         command
     }
 

@@ -118,7 +118,7 @@ pub(crate) fn serve(args: &ServerArgs) -> Result<()> {
     let (running, yielding) = (args.running, args.yielding);
     let server = std::thread::spawn(move || {
         let busy = running.then(|| Box::new(Busy { yielding }) as Box<dyn Companion>);
-        inet_server::run(theirs, busy, None)
+        inet_server::run(theirs, busy, None, None)
     });
     let mut supervisor = Supervisor { line, asked: 0 };
     let config = InetConfig { instance: "bench".to_owned(), ..InetConfig::default() };

@@ -26,6 +26,7 @@ use crate::network::{InterfaceSettings, Ipv6Mode, NetworkStatus};
 use crate::socket::SocketId;
 use crate::stages::StageReport;
 use crate::stats::Histogram;
+use crate::xfrm::{XfrmRequest, XfrmStatus, XfrmVectors};
 
 /// Most sockets in one reply. Programs and remote peers choose how many sockets there are; a page
 /// is far below the longest message, and takes the inet server no longer than a few frames.
@@ -92,6 +93,12 @@ pub enum ClientRequest {
         #[serde(default)]
         interface: Option<String>,
     },
+    /// Change or show security associations and policies. Reply: [`ClientReply::Done`] or
+    /// [`ClientReply::Xfrm`].
+    Xfrm {
+        /// What to do.
+        xfrm: XfrmRequest,
+    },
     /// End the instance. Reply: [`ClientReply::Done`], when nothing of the instance is left.
     Down,
 }
@@ -127,9 +134,12 @@ impl ClientRequest {
             | Self::Introduce { .. }
             | Self::Bye => audience == Audience::Programs,
             Self::Network => true,
-            Self::Ps | Self::Ss { .. } | Self::Trace { .. } | Self::Capture { .. } | Self::Down => {
-                audience == Audience::Operators
-            }
+            Self::Ps
+            | Self::Ss { .. }
+            | Self::Trace { .. }
+            | Self::Capture { .. }
+            | Self::Xfrm { .. }
+            | Self::Down => audience == Audience::Operators,
         }
     }
 }
@@ -178,6 +188,8 @@ pub enum ClientReply {
     Network(NetworkStatus),
     /// See [`ClientRequest::Trace`].
     Stages(StageReport),
+    /// To [`XfrmRequest::List`].
+    Xfrm(XfrmStatus),
     /// Frames come as datagrams of a [`CaptureHeader`] and bytes. fds: SOCK_SEQPACKET socket.
     Capture,
     /// Done.
@@ -422,6 +434,14 @@ pub enum ServerRequest {
         /// Begin: the reply is empty.
         on: bool,
     },
+    /// To the inet server: change or show security associations and policies. Reply
+    /// [`ServerReply::Done`] or [`ServerReply::Xfrm`].
+    Xfrm {
+        /// What to do.
+        xfrm: XfrmRequest,
+        /// For an association that counts its vectors.
+        vectors: Option<XfrmVectors>,
+    },
     /// To both: reply [`ServerReply::Counters`].
     Counters,
     /// To a driver: copy frames. fds: SOCK_SEQPACKET socket, written without waiting.
@@ -463,6 +483,8 @@ pub enum ServerReply {
     Network(NetworkStatus),
     /// See [`ServerRequest::Trace`].
     Stages(StageReport),
+    /// To [`XfrmRequest::List`].
+    Xfrm(XfrmStatus),
     /// See [`ServerRequest::Counters`].
     Counters {
         /// Names and values; see docs/reference/counters.md.

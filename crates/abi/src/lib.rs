@@ -21,6 +21,7 @@
 //! data: descriptors of the queues
 //! queued_error: entries of error queues
 //! ancillary: ancillary data of datagrams
+//! xfrm: security associations and policies
 //! stages network stats tcp fastopen companion: measurements, status and settings
 //! address option socket offload: the vocabulary of slots
 //! flags bits bad_slot shared: tools of the codecs; marks of shared sockets
@@ -50,6 +51,7 @@ mod socket;
 pub mod stages;
 pub mod stats;
 pub mod tcp;
+pub mod xfrm;
 
 pub use bad_slot::BadSlot;
 pub use rustix::io::Errno;

@@ -19,6 +19,7 @@ use crate::clock::{clock, secret};
 use crate::error::{ServerError, system};
 use crate::poller::{COMPANIONS, CONTROL, SHARED, TIMER};
 use crate::server::Server;
+use crate::xfrm::{self, MakeCipher};
 
 mod control;
 
@@ -98,6 +99,11 @@ impl EventLoop {
         }
     }
 
+    /// Lets security associations be added: see [`run`](crate::run).
+    pub(crate) fn use_ciphers(&mut self, make: MakeCipher) {
+        self.server.xfrm.use_ciphers(make);
+    }
+
     /// Works until there is nothing more to do, or until `enough` returns true after some work.
     /// [`ControlActivity::Shutdown`]: the supervisor has ended the server; drop the loop.
     ///
@@ -115,6 +121,7 @@ impl EventLoop {
                 self.control_due = now + CONTROL_EVERY;
                 activity = self.control.serve(&mut self.server, now)?;
                 self.server.end_unheld(now);
+                xfrm::log_notices(&mut self.server.engine);
                 if activity == ControlActivity::Shutdown {
                     self.finish()?;
                     return Ok(activity);

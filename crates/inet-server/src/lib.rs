@@ -26,7 +26,7 @@
 //! transfer: data between a client's queues and the core
 //! options: socket options
 //! client: a client's threads, sockets and memory
-//! network: interfaces, addresses and routes
+//! network xfrm: interfaces, addresses and routes; security associations and policies
 //! engine: the state that all clients share
 //! shared: sockets of which several processes may hold a descriptor
 //! socket: one socket, and the words that its program reads
@@ -66,6 +66,7 @@ mod tests;
 mod transfer;
 mod tx;
 mod wakefulness;
+mod xfrm;
 
 use std::fs::File;
 
@@ -75,10 +76,12 @@ use shm::Channel;
 pub use crate::error::ServerError;
 pub use crate::event_loop::{ControlActivity, EventLoop, SpinOutcome};
 pub use crate::stepped::SteppedServer;
+pub use crate::xfrm::MakeCipher;
 
 /// Runs the inet server until the supervisor ends it (`Ok`) or it cannot go on. `latency` is
 /// `/dev/cpu_dma_latency`, if the process could open it for writing: while the instance is busy,
-/// the server may ask the kernel not to halt processors.
+/// the server may ask the kernel not to halt processors. `ciphers` are those of ESP; without them
+/// there are no security associations.
 ///
 /// # Errors
 /// See [`ServerError`]. The server resets all connections before it returns the error.
@@ -86,10 +89,14 @@ pub fn run(
     channel: Channel,
     companion: Option<Box<dyn Companion>>,
     latency: Option<File>,
+    ciphers: Option<MakeCipher>,
 ) -> Result<(), ServerError> {
     let mut event_loop = EventLoop::new(channel, companion.into_iter().collect())?;
     if let Some(latency) = latency {
         event_loop.keep_awake_by(latency);
+    }
+    if let Some(ciphers) = ciphers {
+        event_loop.use_ciphers(ciphers);
     }
     loop {
         match event_loop.work(&mut || false)? {

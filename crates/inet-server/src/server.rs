@@ -35,6 +35,7 @@ use crate::nic::DriverInput;
 use crate::poller::Poller;
 use crate::tx::chunk::ClientMemory;
 use crate::wakefulness::Wakefulness;
+use crate::xfrm::XfrmTable;
 
 mod admission;
 mod requests;
@@ -87,6 +88,8 @@ pub(crate) struct Server {
     pub(crate) clients: Vec<Option<Box<Client>>>,
     pub(crate) poller: Poller,
     pub(crate) network: Network,
+    /// Security associations and policies.
+    pub(crate) xfrm: XfrmTable,
     /// The settings of each port's interface.
     interfaces: Vec<InterfaceSettings>,
     /// For each port that is not attached yet: its driver's registration, once it has come.
@@ -120,6 +123,7 @@ impl Server {
             clients: Vec::new(),
             poller,
             network: Network::default(),
+            xfrm: XfrmTable::default(),
             interfaces: Vec::new(),
             announced: Vec::new(),
             leaving: Vec::new(),

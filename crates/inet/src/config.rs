@@ -41,6 +41,10 @@ pub struct Config {
     pub routes: usize,
     /// Most addresses of one interface, of both families.
     pub addresses: usize,
+    /// Most security policies.
+    pub policies: usize,
+    /// Most security associations.
+    pub associations: usize,
     /// Most neighbours in the ARP cache.
     pub neighbours: usize,
     /// Most packets that wait for one neighbour's address; a further one displaces the oldest.
@@ -159,6 +163,8 @@ impl Default for Config {
             loopback_bytes: 1 << 20,
             routes: 256,
             addresses: 32,
+            policies: 256,
+            associations: 1024,
             neighbours: 1024,
             neighbour_queue: 16,
             max_tw_buckets: 32_768,

@@ -3,9 +3,13 @@
 //!
 //! A packet leaves in three steps. [`Context::find`] gives the path to its destination.
 //! [`Context::next_hop`] gives the hardware address to send it to, or starts asking for it.
-//! [`LinkLayer::emit`] hands the frame over. A socket does the steps itself, so that it keeps its
+//! [`Context::emit`] hands the frame over. A socket does the steps itself, so that it keeps its
 //! data until the frame really leaves. Answers without a socket go through [`Context::answer`] and
 //! may be dropped.
+//!
+//! Security policies act between the second and the third step: see the module `protected`.
+
+mod protected;
 
 use alloc::vec;
 use core::net::{IpAddr, SocketAddr};
@@ -13,6 +17,7 @@ use core::net::{IpAddr, SocketAddr};
 use crate::bytes::{Egress, TxBytes};
 use crate::config::Config;
 use crate::error::Error;
+use crate::esp::EspLayer;
 use crate::held::HeldFrames;
 use crate::interface_id::{InterfaceId, NeighbourKey};
 use crate::ip::route::{Hop, Path};
@@ -30,6 +35,7 @@ use crate::timers::Timers;
 pub(crate) struct Context {
     pub(crate) link: LinkLayer,
     pub(crate) ip: IpLayer,
+    pub(crate) esp: EspLayer,
     pub(crate) timers: Timers,
     pub(crate) secret: Secret,
     pub(crate) held: HeldFrames,
@@ -53,6 +59,7 @@ impl Context {
         Self {
             link: LinkLayer::new(config, &secret),
             ip: IpLayer::new(config, &secret),
+            esp: EspLayer::new(config, &secret),
             timers: Timers::new(),
             held: HeldFrames::new(config.held_frames, config.joined_bytes),
             secret,
@@ -70,6 +77,9 @@ impl Context {
         destination: &SocketAddr,
         via: Option<InterfaceId>,
     ) -> Result<Path, Error> {
+        if self.esp.is_active() {
+            return self.find_protected(destination, via);
+        }
         self.ip.find(destination, via, self.link.interfaces())
     }
 
@@ -162,8 +172,8 @@ impl Context {
             fill(payload);
         }
         match hop {
-            NextHop::Asking(key) => self.link.park(key, head),
-            _ => self.link.emit(path.exit(), &head, &[], TxOffload::NONE, out),
+            NextHop::Asking(key) => self.park(now, key, head, out),
+            _ => self.emit(path.exit(), &head, &[], TxOffload::NONE, out),
         }
     }
 }

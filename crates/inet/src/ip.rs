@@ -21,8 +21,8 @@ pub(crate) use crate::sockaddr::{canonical, scoped, to_self};
 pub(crate) use arrival::{Arrival, Origin};
 pub(crate) use fragments::Fragments;
 pub(crate) use headers::{
-    MAX_HEADERS, allow_fragments, frame_headers, header_len, write_fragment, write_headers,
-    write_ip, write_link,
+    MAX_HEADERS, allow_fragments, frame_headers, header_len, set_payload_len, write_fragment,
+    write_headers, write_ip, write_link,
 };
 pub(crate) use layer::IpLayer;
 pub(crate) use packet::{FRAGMENT_HEADER, Header, Packet, pseudo_sum};

@@ -93,6 +93,7 @@
 //! icmp nd: ICMP of both families; Neighbour Discovery, autoconfiguration, addresses
 //! context: the layers below the protocols, and how a packet leaves through them
 //! tcp udp dhcp: the TCP engine; datagrams and their queues; the DHCP client
+//! esp: protected packets; security policies and associations
 //! ip: packets of both families, fragments, routes, source addresses, groups, path MTUs
 //! link: Ethernet, interfaces, neighbours, conflicts of addresses, the loopback queue
 //! waiters timers held: sockets waiting for a neighbour; purposes of timers; held frames
@@ -122,6 +123,7 @@ mod context;
 mod dhcp;
 mod ecn_field;
 mod error;
+mod esp;
 mod held;
 mod icmp;
 mod interface_id;
@@ -157,6 +159,12 @@ pub use config::{AcdConfig, Config, ReassemblyConfig, V6Config};
 pub use dhcp::client::DhcpState;
 pub use dhcp::wire::{DhcpLease, DhcpRoute};
 pub use error::Error;
+pub use esp::association::{EspMode, SaConfig, SaId, SaInfo};
+pub use esp::cipher::{EspCipher, EspCipherError, EspHeader, EspShape};
+pub use esp::flow::EspSelector;
+pub use esp::lifetime::{SaAge, SaLifetimes, SaUsage};
+pub use esp::notice::{EspNotice, EspNoticeKind};
+pub use esp::policy::{SpAction, SpConfig, SpDirection, SpTemplate};
 pub use interface_id::{InterfaceId, InterfaceSet};
 pub use ip::groups::FilterMode;
 pub use ip::route::Route;

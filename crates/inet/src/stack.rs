@@ -13,11 +13,13 @@
 //!   interfaces  interfaces, addresses and routes at run time
 //!   calls       calls of a socket's owner; connections, too
 //!   dhcp        DHCP and its leases
+//!   esp         security associations and policies, packets of ESP
 //! ```
 
 mod calls;
 mod connections;
 mod dhcp;
+mod esp;
 mod input;
 mod interfaces;
 mod poll;

@@ -4,6 +4,8 @@ mod arp;
 mod dhcp;
 mod disconnect;
 mod echo;
+mod esp;
+mod esp_world;
 mod fastopen;
 mod fin_acks;
 mod fragments;

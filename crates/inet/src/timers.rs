@@ -24,6 +24,8 @@ pub(crate) enum Timer {
     Discovery(InterfaceId),
     /// Reports about multicast groups are due.
     Groups,
+    /// Lifetimes of security associations end.
+    Lifetimes,
     /// DHCP, or the detection of address conflicts, has something to do.
     Addressing,
 }

@@ -8,6 +8,7 @@ mod pages;
 mod processes;
 mod run;
 mod storage;
+mod xfrm;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -26,6 +27,7 @@ pub(crate) use self::storage::{
     ChapArgs, DiskAccessArgs, DiskArgs, DiskCommand, DiskCopyArgs, DiskLsArgs, TargetArgs,
     TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs, TargetUpArgs,
 };
+pub(crate) use self::xfrm::{XfrmArgs, XfrmCommand, XfrmObject, XfrmOptions};
 
 /// Run unmodified programs on a TCP/IP stack made of small processes
 ///
@@ -60,6 +62,7 @@ pub(crate) enum Command {
     /// Show the neighbours of an instance, as `ip neigh` does
     #[command(after_help = NEIGH_EXAMPLES)]
     Neigh(NetworkArgs),
+    Xfrm(XfrmArgs),
     Capture(CaptureArgs),
     Target(TargetArgs),
     Disk(DiskArgs),
@@ -456,6 +459,7 @@ mod tests {
                 "addr",
                 "route",
                 "neigh",
+                "xfrm",
                 "capture",
                 "target",
                 "disk",

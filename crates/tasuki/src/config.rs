@@ -6,6 +6,8 @@
 //! line.
 
 use std::fmt;
+use std::fs::{File, Metadata};
+use std::io::Read;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::path::Path;
@@ -17,17 +19,21 @@ use abi::network::{Ipv6Mode, MOST_DAD_TRANSMITS, Prefixed};
 use rustix::process::Gid;
 use serde::de::{self, DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use zeroize::Zeroizing;
 
 use crate::cidr::Cidr;
 use crate::device::Device;
 use crate::exit::{Code, Failure};
 use crate::publish::Publish;
+use crate::xfrm::private;
 
 mod busy_poll;
 mod resolver;
+mod xfrm;
 
 pub(crate) use self::busy_poll::BusyPollKey;
 pub(crate) use self::resolver::{NameServer, SearchDomain};
+pub(crate) use self::xfrm::XfrmSection;
 
 /// A whole file. Everything may be left out.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
@@ -40,6 +46,7 @@ pub(crate) struct Config {
     /// More interfaces: the second, the third, …
     #[serde(rename = "interface")]
     pub(crate) interfaces: Vec<InterfaceSection>,
+    pub(crate) xfrm: XfrmSection,
     pub(crate) memory: MemorySection,
 }
 
@@ -423,7 +430,15 @@ impl Config {
     /// # Errors
     /// [`Code::Configuration`]; the sentence names file, line and remedy.
     pub(crate) fn load(path: &Path) -> Result<Self, Failure> {
-        load(path, Self::parse)
+        load(path, |text, metadata| {
+            let config = Self::parse(text)?;
+            if config.xfrm.has_keys()
+                && let Err(what) = private(metadata)
+            {
+                return Err((None, format!("it has keys, and {what}, or use key_file")));
+            }
+            Ok(config)
+        })
     }
 
     /// Out of a file's text.
@@ -435,19 +450,25 @@ impl Config {
 /// What is wrong in a file: a line, counted from 1, and a sentence.
 pub(crate) type Misplaced = (Option<usize>, String);
 
-/// Reads a file and takes its text.
+/// Reads a file and takes its text, which may have keys in it.
 ///
 /// # Errors
 /// [`Code::Configuration`]; the sentence names file, line and remedy.
 pub(crate) fn load<T>(
     path: &Path,
-    take: impl FnOnce(&str) -> Result<T, Misplaced>,
+    take: impl FnOnce(&str, &Metadata) -> Result<T, Misplaced>,
 ) -> Result<T, Failure> {
     let wrong = |sentence| Failure::new(Code::Configuration, sentence);
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let read = || {
+        let mut file = File::open(path)?;
+        let mut text = Zeroizing::new(String::new());
+        file.read_to_string(&mut text)?;
+        Ok::<_, std::io::Error>((file.metadata()?, text))
+    };
+    let (metadata, text) = read().map_err(|error| {
         wrong(format!("cannot read the configuration file {}: {error}", path.display()))
     })?;
-    take(&text).map_err(|(line, what)| {
+    take(&text, &metadata).map_err(|(line, what)| {
         let line = line.map_or_else(String::new, |line| format!(":{line}"));
         wrong(format!("{}{line}: {what}", path.display()))
     })

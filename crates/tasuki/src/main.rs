@@ -12,8 +12,8 @@
 //! cli: the options of all commands
 //! target_config: the configuration file of a target
 //! config: the configuration file of an instance
-//! device publish cidr: words of options
-//! runtime_dir keys: where instances are found; keys and known peers
+//! device publish cidr xfrm: words of options
+//! runtime_dir keys vectors: where instances are found; keys and known peers; vectors of ESP
 //! log: messages, at a limited rate
 //! limits exit: descriptors, failures and exit codes
 //! ```
@@ -37,6 +37,8 @@ mod runtime_dir;
 mod settings;
 mod supervisor;
 mod target_config;
+mod vectors;
+mod xfrm;
 
 use std::process::ExitCode;
 
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Command::Addr(network) => command::network::addr(&network),
         Command::Route(network) => command::network::route(&network),
         Command::Neigh(network) => command::network::neigh(&network),
+        Command::Xfrm(xfrm) => command::xfrm::xfrm(&xfrm),
         Command::Capture(capture) => command::capture::capture(&capture),
         Command::Target(target) => command::target::target(&target),
         Command::Disk(disk) => command::disk::disk(&disk),

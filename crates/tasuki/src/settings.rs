@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use abi::client::ClientParams;
 use abi::control::{BusyPoll, FaultConfig, TcpDefaults};
 use abi::network::{Ipv6Mode, ResolverStatus, RouteSettings};
+use abi::xfrm::XfrmRequest;
 use rustix::process::Gid;
 use sandbox::Demand;
 use sandbox::demand::VARIABLE;
@@ -46,6 +47,8 @@ pub(crate) struct Settings {
     pub(crate) keep_awake: bool,
     pub(crate) ipv6: Ipv6Mode,
     pub(crate) rp_filter: u8,
+    /// Security policies and associations.
+    pub(crate) xfrm: Vec<XfrmRequest>,
     /// How much of the servers' sandbox is wanted.
     pub(crate) sandbox: Demand,
     /// Where programs look names up.
@@ -129,6 +132,10 @@ impl Settings {
         let links = [vec![first], more].concat();
         check_choices(inet.rp_filter, &config.tcp).map_err(in_file)?;
         check_sharing(&config.memory, links.len(), mode).map_err(in_file)?;
+        if mode == Mode::Library && !config.xfrm.is_empty() {
+            let sentence = "xfrm: in mode library there is no ESP; use mode split or fused";
+            return Err(in_file(sentence.to_owned()));
+        }
         Ok(Self {
             name,
             mode,
@@ -144,6 +151,7 @@ impl Settings {
             group: group(&config.instance, &config.memory, mode).map_err(in_file)?,
             ipv6,
             rp_filter: inet.rp_filter,
+            xfrm: config.xfrm.requests().map_err(in_file)?,
             sandbox: sandbox()?,
             params: config.memory.client.params().map_err(in_file)?,
             tcp: config.tcp,

@@ -173,7 +173,11 @@ impl Supervisor {
         workload: Workload,
     ) -> Result<Self, Failure> {
         let mut servers = Servers::start(instance.settings.mode, instance.sandbox_plan())?;
-        let left = instance.configure(&mut servers, || ReplyContext::Configured)?;
+        let left = instance.configure(
+            &mut servers,
+            || ReplyContext::Configured,
+            || ReplyContext::PolicyAdded,
+        )?;
         let until = Instant::now() + START_PATIENCE;
         let faults = FaultBudgets::new(instance.settings.faults_per_second);
         let lets_others = instance.settings.group.is_some();

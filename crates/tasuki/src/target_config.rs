@@ -228,7 +228,7 @@ impl TargetConfig {
         let folder = std::path::absolute(path)
             .map_err(|error| Failure::system(format!("find {}", path.display()), error))?;
         let folder = folder.parent().unwrap_or(Path::new("/")).to_owned();
-        config::load(path, |text| Self::parse(text, &folder))
+        config::load(path, |text, _| Self::parse(text, &folder))
     }
 
     /// Out of a file's text, whose paths begin at `folder`.

@@ -36,6 +36,13 @@ impl Server {
             ServerRequest::Network => {
                 return ServerReply::Network(self.network.status(&self.engine));
             }
+            ServerRequest::Xfrm { xfrm, vectors } => {
+                return match self.xfrm.request(&mut self.engine, now, (xfrm, vectors)) {
+                    Ok(Some(status)) => ServerReply::Xfrm(status),
+                    Ok(None) => ServerReply::Done,
+                    Err(refusal) => ServerReply::Error { message: refusal.to_string() },
+                };
+            }
             ServerRequest::Counters => return self.counted(),
             ServerRequest::Trace { on } => return ServerReply::Stages(self.trace(on)),
             ServerRequest::Shutdown => {

@@ -229,7 +229,7 @@ fn a_link_that_may_have_forgotten_is_told_of_us() {
 fn the_event_loop_serves_its_supervisor_until_told_to_end() {
     use abi::control::{BusyPoll, CongestionControl, NumberedRequest, ServerOutput};
     let (mut ours, theirs) = shm::Channel::pair().unwrap();
-    let server = std::thread::spawn(|| crate::run(theirs, None, None));
+    let server = std::thread::spawn(|| crate::run(theirs, None, None, None));
     let mut id = 0;
     let mut ask = |request: ServerRequest, fds: &[OwnedFd]| {
         id += 1;
@@ -300,7 +300,7 @@ fn the_event_loop_serves_its_supervisor_until_told_to_end() {
 #[test]
 fn the_event_loop_ends_with_its_supervisor() {
     let (ours, theirs) = shm::Channel::pair().unwrap();
-    let server = std::thread::spawn(|| crate::run(theirs, None, None));
+    let server = std::thread::spawn(|| crate::run(theirs, None, None, None));
     drop(ours);
     let ended = server.join().unwrap();
     assert!(matches!(ended, Err(crate::ServerError::SupervisorGone)), "{ended:?}");

@@ -10,6 +10,7 @@ use crate::bytes::{Frame, RxBytes};
 use crate::config::ReassemblyConfig;
 use crate::held::{HeldFrame, HeldFrames, HoldPurpose};
 use crate::secret::Secret;
+use crate::table::Handle;
 use crate::time::Instant;
 use crate::timers::{Timer, Timers};
 use crate::wheel::TimerId;
@@ -45,11 +46,11 @@ impl<R: RxBytes> Fragments<R> {
     }
 
     /// Handles a fragment. If it completes the packet, gives that, from its IP header on and to be
-    /// parsed again.
+    /// parsed again. `secured` is the security association that has opened it.
     pub(crate) fn handle_fragment(
         &mut self,
         now: Instant,
-        packet: &Packet,
+        (packet, secured): (&Packet, Option<Handle>),
         header: &FragmentHeader,
         frame: Frame<R>,
         (held, timers): (&mut HeldFrames, &mut Timers),
@@ -65,7 +66,7 @@ impl<R: RxBytes> Fragments<R> {
         };
         let (source, destination) = (packet.source, packet.destination);
         let fragment = Fragment {
-            key: DatagramKey { source, destination, id: header.id, protocol },
+            key: DatagramKey { source, destination, id: header.id, protocol, secured },
             at: header.at,
             more: header.more,
             ecn: packet.tos & 3,

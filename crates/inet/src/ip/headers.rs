@@ -57,6 +57,16 @@ pub(crate) fn header_len(destination: IpAddr) -> usize {
     }
 }
 
+/// Sets the length in the header of `packet`, which goes to `destination` and has no other headers.
+pub(crate) fn set_payload_len(packet: &mut [u8], destination: IpAddr, len: usize) {
+    let counted = if destination.is_ipv4() { v4::HEADER } else { 0 };
+    let field = u16::try_from(counted + len).unwrap_or(u16::MAX).to_be_bytes();
+    let at = if destination.is_ipv4() { v4::LENGTH_AT } else { v6::PAYLOAD_LENGTH_AT };
+    if let Some(place) = packet.get_mut(at..at + 2) {
+        place.copy_from_slice(&field);
+    }
+}
+
 /// Makes `packet` a fragment with its payload at `at`. It begins with the header of an unfragmented
 /// packet to `destination`. Gives the length of the header that was added.
 pub(crate) fn write_fragment(

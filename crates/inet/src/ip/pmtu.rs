@@ -42,10 +42,13 @@ impl PathMtus {
     }
 
     /// The path to `host` takes packets of at most `mtu` bytes. Gives the MTU that is used from
-    /// then on.
+    /// then on. It never grows by a report, which may be about an earlier path (RFC 8201 4).
     pub(crate) fn learn(&mut self, now: Instant, host: IpAddr, mtu: u16) -> u16 {
         let least = if host.is_ipv4() { LEAST_V4 } else { LEAST_V6 };
         let mtu = mtu.max(least);
+        if let Some(known) = self.get(now, host).filter(|known| *known < mtu) {
+            return known;
+        }
         if self.known.insert(host, (mtu, now + LIFE)).is_none() {
             self.order.push_back(host);
             if self.order.len() > self.limit
@@ -82,6 +85,10 @@ mod tests {
         paths.learn(start, host(3), 1200);
         assert_eq!((paths.get(start, host(1)), paths.get(start, host(2))), (None, Some(1300)));
         assert_eq!(paths.get(start + LIFE, host(2)), None);
+        // A longer one than is known means nothing, and the shorter one ends in its time.
+        assert_eq!(paths.learn(start + LIFE / 2, host(2), 1400), 1300);
+        assert_eq!(paths.get(start + LIFE, host(2)), None);
+        assert_eq!(paths.learn(start + LIFE, host(2), 1400), 1400);
         let v6 = IpAddr::from([1_u16; 8]);
         assert_eq!(paths.learn(start, v6, 100), LEAST_V6);
     }

@@ -26,6 +26,7 @@ use crate::bytes::RxBytes;
 use crate::config::ReassemblyConfig;
 use crate::ip::packet::Packet;
 use crate::secret::KeyedHash;
+use crate::table::Handle;
 use crate::time::Instant;
 
 /// Most bytes that a length field can name.
@@ -43,6 +44,9 @@ pub(crate) struct DatagramKey {
     pub(crate) id: u32,
     /// IPv4's protocol; 0 for IPv6, where the identification alone distinguishes (RFC 8200 4.5).
     pub(crate) protocol: u8,
+    /// The security association that has opened the fragment. Fragments of others, and unprotected
+    /// ones, are of another datagram.
+    pub(crate) secured: Option<Handle>,
 }
 
 /// A fragment and the frame it is in.

@@ -16,6 +16,7 @@ use crate::ip::packet::{FragmentHeader, Header, Packet};
 pub(crate) const HEADER: usize = smoltcp::wire::IPV4_HEADER_LEN;
 
 /// Where the protocol is in the header.
+pub(crate) const LENGTH_AT: usize = 2;
 pub(crate) const PROTOCOL_AT: usize = 9;
 
 /// Why a packet is not let through.
@@ -125,6 +126,15 @@ pub(crate) fn restore_header(packet: &mut [u8], ecn: u8) {
     view.set_frag_offset(0);
     view.set_ecn(ecn);
     view.fill_checksum();
+}
+
+/// Sets the ECN field of `packet`.
+pub(crate) fn set_ecn(packet: &mut [u8], ecn: u8) {
+    if packet.len() >= HEADER {
+        let mut view = Ipv4Packet::new_unchecked(packet);
+        view.set_ecn(ecn);
+        view.fill_checksum();
+    }
 }
 
 /// Writes `header`, from `source` to `destination`, into the first [`HEADER`] bytes of `out`. DF is

@@ -23,7 +23,7 @@ const MOST_HEADERS: usize = 8;
 /// Options, padding included, that one extension header may have.
 const MOST_OPTIONS: usize = 16;
 /// Where the length and the next header are in the fixed header.
-const PAYLOAD_LENGTH_AT: usize = 4;
+pub(crate) const PAYLOAD_LENGTH_AT: usize = 4;
 pub(crate) const NEXT_HEADER_AT: usize = 6;
 
 /// The content of a packet.
@@ -304,6 +304,14 @@ pub(crate) fn restore_header(packet: &mut [u8], ecn: u8) {
     view.set_payload_len(u16::try_from(payload).unwrap_or(u16::MAX));
     let class = view.traffic_class() & !3 | ecn & 3;
     view.set_traffic_class(class);
+}
+
+/// Sets the ECN field of `packet`.
+pub(crate) fn set_ecn(packet: &mut [u8], ecn: u8) {
+    if packet.len() >= HEADER {
+        let mut view = Ipv6Packet::new_unchecked(packet);
+        view.set_traffic_class(view.traffic_class() & !3 | ecn & 3);
+    }
 }
 
 /// Adds a fragment header to the packet's header at the start of `packet`; gives its length.

@@ -73,6 +73,11 @@ pub(crate) fn emit(carries: EtherPayload, source: Mac, destination: Mac, head: &
     repr.emit(&mut EthernetFrame::new_unchecked(head));
 }
 
+/// The destination of a frame.
+pub(crate) fn destination(head: &[u8]) -> Mac {
+    EthernetFrame::new_unchecked(head).dst_addr()
+}
+
 /// Sets the destination of a frame that was written before its destination was known.
 pub(crate) fn set_destination(head: &mut [u8], destination: Mac) {
     EthernetFrame::new_unchecked(head).set_dst_addr(destination);

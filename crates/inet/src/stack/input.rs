@@ -6,6 +6,7 @@ use smoltcp::wire::{Icmpv6Message, IpProtocol};
 
 use super::state::Stack;
 use crate::bytes::{Egress, Frame, HEAD, ProcessingStage, RxBytes, TxBytes};
+use crate::esp::PROTOCOL;
 use crate::icmp::echo::EchoNumbers;
 use crate::icmp::{IcmpError, IcmpReport, Icmpv4Input, Icmpv6Input};
 use crate::interface_id::InterfaceId;
@@ -27,6 +28,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         out: &mut dyn Egress<T>,
     ) {
         self.cx.link.stage(ProcessingStage::EthernetInput, out);
+        self.cx.clock = now;
         let (first, len) = (frame.head(), frame.frame_len());
         let head = first.get(..len.min(HEAD)).unwrap_or_default();
         let Some(received) = self.cx.link.handle_frame(interface, head, len) else { return };
@@ -93,7 +95,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// Handles the IPv4 packet that starts at `at` in a frame of the core's own.
-    fn handle_own_ipv4(
+    pub(super) fn handle_own_ipv4(
         &mut self,
         now: Instant,
         origin: Origin,
@@ -106,7 +108,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// As [`handle_own_ipv4`](Self::handle_own_ipv4), for IPv6.
-    fn handle_own_ipv6(
+    pub(super) fn handle_own_ipv6(
         &mut self,
         now: Instant,
         origin: Origin,
@@ -150,6 +152,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
             return;
         }
+        if self.cx.esp.is_active() && !self.admits(origin, &packet, head) {
+            return;
+        }
         match (packet.protocol, arrival) {
             (IpProtocol::Icmp, _) => {
                 let about = (&packet, arrival);
@@ -173,6 +178,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
             (IpProtocol::Tcp, Arrival::ToUs) => {
                 self.sockets.handle_tcp(&mut self.cx, now, &packet, (head, frame), out);
+            }
+            (PROTOCOL, arrival) => {
+                self.handle_esp(now, origin, (&packet, arrival), frame, out);
             }
             (_, arrival) => self.handle_unknown(now, (&packet, arrival), head, out),
         }
@@ -204,7 +212,10 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                     self.handle_own_ipv6(now, origin, (packet_bytes, 0), out);
                 }
             }
-            Content::Upper => self.handle_upper6(now, &packet, arrival, (head, frame), out),
+            Content::Upper if self.cx.esp.is_active() && !self.admits(origin, &packet, head) => {}
+            Content::Upper => {
+                self.handle_upper6(now, origin, &packet, arrival, (head, frame), out);
+            }
             Content::Nothing => self.cx.ip.count_nothing(),
             Content::Problem(problem) => {
                 self.cx.ip.count_problem();
@@ -219,6 +230,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     fn handle_upper6(
         &mut self,
         now: Instant,
+        origin: Origin,
         packet: &Packet,
         arrival: Arrival,
         (head, frame): (&[u8], Frame<R>),
@@ -250,6 +262,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             (IpProtocol::Tcp, Arrival::ToUs) => {
                 self.sockets.handle_tcp(&mut self.cx, now, packet, (head, frame), out);
             }
+            (PROTOCOL, arrival) => {
+                self.handle_esp(now, origin, (packet, arrival), frame, out);
+            }
             (_, arrival) => self.handle_unknown(now, (packet, arrival), head, out),
         }
     }
@@ -273,7 +288,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 
     /// Handles a packet of an unknown protocol (RFC 1122 3.2.2.1).
-    fn handle_unknown(
+    pub(super) fn handle_unknown(
         &mut self,
         now: Instant,
         (packet, arrival): (&Packet, Arrival),
@@ -314,8 +329,9 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         frame: Frame<R>,
     ) -> Option<Frame<R>> {
         let header = packet.fragment.as_ref()?;
+        let secured = self.cx.esp.opening();
         let shared = (&mut self.cx.held, &mut self.cx.timers);
-        self.fragments.handle_fragment(now, packet, header, frame, shared)
+        self.fragments.handle_fragment(now, (packet, secured), header, frame, shared)
     }
 
     /// Handles an ICMP error, which came in `frame`, the first bytes of which are `head`. Counts
@@ -338,6 +354,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
                 IpProtocol::Icmp | IpProtocol::Icmpv6 => {
                     self.sockets.report_echo(&mut self.cx, now, packet, report, frame)
                 }
+                PROTOCOL if self.cx.esp.opening().is_none() => self.report_esp(now, report, quoted),
                 _ => false,
             };
         self.icmp.count_report(believed);
@@ -357,12 +374,13 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     }
 }
 
-/// Whether the byte at `at` announces TCP, UDP or UDP-Lite: then the head of a frame has all
+/// Whether the byte at `at` announces TCP, UDP, UDP-Lite or ESP: then the head of a frame has all
 /// headers of the packet.
 #[inline]
 fn has_ports(head: &[u8], at: usize) -> bool {
     const TCP: u8 = 6;
     const UDP: u8 = 17;
     const UDP_LITE: u8 = 136;
-    matches!(head.get(at), Some(&(TCP | UDP | UDP_LITE)))
+    const ESP: u8 = 50;
+    matches!(head.get(at), Some(&(TCP | UDP | UDP_LITE | ESP)))
 }

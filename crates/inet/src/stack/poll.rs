@@ -67,6 +67,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             }
             Timer::TimeWait(key) => self.sockets.time_wait_due(&mut self.cx, key),
             Timer::Addressing => self.handle_addressing_timer(now, out),
+            Timer::Lifetimes => self.cx.esp.handle_timer(now, &mut self.cx.timers),
             Timer::Groups => {
                 let shared = (&mut self.cx.secret, &mut self.cx.timers);
                 self.cx.ip.handle_groups_timer(now, &mut self.cx.link, shared, out);

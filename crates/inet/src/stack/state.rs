@@ -76,7 +76,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             ("memory.frames-held", held.count() as u64),
             ("memory.joined-bytes", held.bytes() as u64),
         ];
-        let below = self.cx.link.counters().chain(self.cx.ip.counters());
+        let below =
+            self.cx.link.counters().chain(self.cx.ip.counters()).chain(self.cx.esp.counters());
         let below = below.chain(self.fragments.counters()).chain(self.nd.counters());
         let above = self.icmp.counters().chain(self.dhcp.counters());
         below.chain(above).chain(self.sockets.counters()).chain(frames)

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 
 use abi::companion::Companion;
 use abi::control::{SandboxStatus, ServerOutput};
+use inet_server::MakeCipher;
 use nic_driver::Driver;
 use sandbox::{DeviceKind, Plan, Restriction, Role};
 use shm::Channel;
@@ -61,14 +62,18 @@ pub(crate) fn server(args: &ServerArgs) -> Result<u8, Failure> {
     let status = ServerOutput::Sandbox(SandboxStatus { landlock, missing });
     let status = serde_json::to_vec(&status).map_err(|error| failed(&error))?;
     first.send(&status, &[]).map_err(|error| failed(&error))?;
+    let ciphers = Some(esp::cipher as MakeCipher);
     match args.role {
         Role::Relay => return Err(Failure::new(Code::Usage, "the relay is a command of its own")),
-        Role::Inet => inet_server::run(first, None, latency).map_err(|error| failed(&error))?,
+        Role::Inet => {
+            inet_server::run(first, None, latency, ciphers).map_err(|error| failed(&error))?
+        }
         Role::Driver(_) => nic_driver::run(first).map_err(|error| failed(&error))?,
         Role::Fused(_) => {
             let driver = Driver::from_channel(second).map_err(|error| failed(&error))?;
             let driver: Box<dyn Companion> = Box::new(driver);
-            inet_server::run(first, Some(driver), latency).map_err(|error| failed(&error))?;
+            inet_server::run(first, Some(driver), latency, ciphers)
+                .map_err(|error| failed(&error))?;
         }
     }
     Ok(0)

@@ -25,7 +25,7 @@ fn the_example_shows_every_key_with_its_default() {
     let enabled: String = EXAMPLE
         .lines()
         .map(|line| match line.strip_prefix("# ") {
-            Some(rest) if is_key(rest) || rest == "[[interface]]" => format!("{rest}\n"),
+            Some(rest) if is_key(rest) || rest.starts_with("[[") => format!("{rest}\n"),
             _ => format!("{line}\n"),
         })
         .collect();
@@ -39,6 +39,8 @@ fn the_example_shows_every_key_with_its_default() {
     // example.
     for section in
         ["instance", "inet", "tcp", "nic", "nic.fault", "[interface]", "memory", "memory.client"]
+            .into_iter()
+            .chain(["[xfrm.state]", "[xfrm.policy]"])
     {
         let error = toml::from_str::<Config>(&format!("[{section}]\nx-x = 1\n")).unwrap_err();
         for key in error.message().split('`').skip(3).step_by(2) {
@@ -89,7 +91,8 @@ fn the_page_has_every_key_of_the_example_and_its_default() {
     // Defaults that depend on the machine, and those of routes and further interfaces.
     let open = ["address", "gateway", "device", "routes", "publish", "fastopen_key", "group"];
     let open = [&open[..], &["dns", "search"]].concat();
-    for (section, key, default) in keys.iter().filter(|(section, ..)| section != "[[interface]]") {
+    let plain = |section: &String| !section.starts_with("[[");
+    for (section, key, default) in keys.iter().filter(|(section, ..)| plain(section)) {
         let rows = page.split_once(&format!("\n## `{section}`\n")).expect(section).1;
         let rows = rows.split_once("\n## ").map_or(rows, |(rows, _)| rows);
         let row = rows.lines().find(|row| row.starts_with(&format!("| `{key}` |")));
@@ -102,6 +105,11 @@ fn the_page_has_every_key_of_the_example_and_its_default() {
     let interface = interface.split_once("\n## ").expect("more sections").0;
     for (_, key, _) in keys.iter().filter(|(section, ..)| section == "[[interface]]") {
         assert!(interface.contains(&format!("`{key}`")), "{key} of [[interface]]");
+    }
+    for (section, key, _) in keys.iter().filter(|(section, ..)| section.starts_with("[[xfrm")) {
+        let rows = page.split_once(&format!("\n## `{section}`\n")).expect(section).1;
+        let rows = rows.split_once("\n## ").map_or(rows, |(rows, _)| rows);
+        assert!(rows.contains(&format!("\n| `{key}` |")), "{key} of {section}");
     }
     for row in page.lines().filter_map(|row| row.strip_prefix("| `")) {
         let key = row.split_once('`').expect("a cell").0;

@@ -43,7 +43,11 @@ impl Supervisor {
         self.clients = Clients::new();
         let unanswered = self.servers.renew()?;
         self.instance.renew()?;
-        self.instance.configure(&mut self.servers, || ReplyContext::Configured)?;
+        self.instance.configure(
+            &mut self.servers,
+            || ReplyContext::Configured,
+            || ReplyContext::PolicyAdded,
+        )?;
         for context in unanswered {
             if !matches!(context, ReplyContext::Configured | ReplyContext::Ending) {
                 let message = "the program that had the stack has ended".to_owned();

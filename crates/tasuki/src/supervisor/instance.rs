@@ -19,10 +19,11 @@ use super::device_state::DeviceState;
 use super::server_process::SandboxPlan;
 use super::servers::{ServerId, Servers};
 use crate::device::Kind;
-use crate::exit::Failure;
+use crate::exit::{Code, Failure};
 use crate::network::{Addresses, Routes};
 use crate::runtime_dir::{InstanceName, InstanceSockets, RuntimeDir};
 use crate::settings::{self, Settings};
+use crate::vectors::reserved;
 
 /// The difference in metric between the default routes of one interface and those of the next.
 const METRIC_STEP: u32 = 100;
@@ -261,6 +262,7 @@ impl Instance {
         &self,
         servers: &mut Servers<P>,
         context: impl Fn() -> P,
+        of_policies: impl Fn() -> P,
     ) -> Result<u32, Failure> {
         let settings = &self.settings;
         let inet = ServerRequest::ConfigureInet(InetConfig {
@@ -274,6 +276,14 @@ impl Instance {
         });
         servers.ask(ServerId::Inet, inet, &[], context())?;
         let mut asked = 1;
+        // Before the interfaces, so that nothing leaves unprotected.
+        for xfrm in settings.xfrm.iter().cloned() {
+            let vectors = reserved(&xfrm)
+                .map_err(|refusal| Failure::new(Code::Configuration, format!("xfrm: {refusal}")))?;
+            let request = ServerRequest::Xfrm { xfrm, vectors };
+            servers.ask(ServerId::Inet, request, &[], of_policies())?;
+            asked += 1;
+        }
         for ((number, link), wanted) in (0_u16..).zip(&self.links).zip(&settings.links) {
             let nic = ServerRequest::ConfigureNic(NicConfig {
                 device: link.device.device.to_string(),

@@ -85,6 +85,8 @@ impl Supervisor {
         let done = if refusal.is_some() { Err(()) } else { Ok(()) };
         match context {
             ReplyContext::Configured => return self.configured(refusal),
+            ReplyContext::PolicyAdded => return self.policy_added(refusal),
+            ReplyContext::Xfrm(connection) => self.reply_xfrm(connection, reply)?,
             ReplyContext::Mapped(client) => {
                 self.log_refusal(client, refusal)?;
                 if let Some(done) = self.clients.answered(client, done) {
@@ -147,6 +149,17 @@ impl Supervisor {
             return Err(Failure::new(Code::Internal, sentence));
         }
         self.one_more_ready()
+    }
+
+    /// A policy or association of the configuration is there.
+    fn policy_added(&mut self, refusal: Option<String>) -> Result<(), Failure> {
+        match refusal {
+            Some(message) => {
+                let sentence = format!("xfrm: {}", printable(&message, MAX_SENTENCE));
+                Err(Failure::new(Code::Configuration, sentence))
+            }
+            None => self.one_more_ready(),
+        }
     }
 
     /// One more server is configured, or one more interface is usable. After the last one the

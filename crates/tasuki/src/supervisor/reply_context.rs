@@ -8,6 +8,10 @@ use super::connections::ConnectionId;
 pub(super) enum ReplyContext {
     /// A server is configured.
     Configured,
+    /// The inet server has a security policy or association of the configuration.
+    PolicyAdded,
+    /// Security policies or associations were changed or listed.
+    Xfrm(ConnectionId),
     /// The driver knows a client.
     Mapped(u16),
     /// The inet server knows a client.

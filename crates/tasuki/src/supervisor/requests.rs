@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use abi::control::{Audience, ClientReply, ClientRequest, ServerReply, ServerRequest};
+use abi::xfrm::XfrmRequest;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::admission::ClientEvent;
@@ -12,6 +13,7 @@ use super::connections::{ConnectionId, Received};
 use super::servers::ServerId;
 use super::{ReplyContext, Supervisor};
 use crate::exit::Failure;
+use crate::vectors::reserved;
 
 /// Bytes of frames that a capture may have waiting.
 const CAPTURE_BUFFER: usize = 16 << 20;
@@ -77,6 +79,7 @@ impl Supervisor {
             ClientRequest::Trace { on } => {
                 self.ask(id, ServerId::Inet, ServerRequest::Trace { on }, ReplyContext::Network(id))
             }
+            ClientRequest::Xfrm { xfrm } => self.ask_xfrm(id, xfrm),
             ClientRequest::Network => {
                 self.ask(id, ServerId::Inet, ServerRequest::Network, ReplyContext::Network(id))
             }
@@ -232,6 +235,26 @@ impl Supervisor {
     ) -> Result<(), Failure> {
         let reply = match reply {
             ServerReply::Sockets { sockets, more } => ClientReply::Sockets { sockets, more },
+            ServerReply::Error { message } => ClientReply::Error { message },
+            _ => ClientReply::Error { message: WRONG_ANSWER.to_owned() },
+        };
+        self.reply(id, &reply, &[])
+    }
+
+    fn ask_xfrm(&mut self, id: ConnectionId, xfrm: XfrmRequest) -> Result<(), Refusal> {
+        let vectors = reserved(&xfrm).map_err(|refusal| Refusal::Client(refusal.to_string()))?;
+        let request = ServerRequest::Xfrm { xfrm, vectors };
+        self.ask(id, ServerId::Inet, request, ReplyContext::Xfrm(id))
+    }
+
+    pub(super) fn reply_xfrm(
+        &mut self,
+        id: ConnectionId,
+        reply: ServerReply,
+    ) -> Result<(), Failure> {
+        let reply = match reply {
+            ServerReply::Done => ClientReply::Done,
+            ServerReply::Xfrm(status) => ClientReply::Xfrm(status),
             ServerReply::Error { message } => ClientReply::Error { message },
             _ => ClientReply::Error { message: WRONG_ANSWER.to_owned() },
         };

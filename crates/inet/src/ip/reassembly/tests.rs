@@ -24,7 +24,7 @@ fn reassembler(change: impl FnOnce(&mut ReassemblyConfig)) -> Reassembler<Vec<u8
 fn key(host: u8, id: u32) -> DatagramKey {
     let source = IpAddr::V4(Ipv4Addr::new(10, 0, 0, host));
     let destination = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 99));
-    DatagramKey { source, destination, id, protocol: 17 }
+    DatagramKey { source, destination, id, protocol: 17, secured: None }
 }
 
 /// A fragment with `payload` at `at`, after a header whose bytes are all 0x45.
@@ -196,7 +196,7 @@ fn an_end_before_what_is_there_spoils() {
 fn time_is_over_for_each_family_on_its_own() {
     let mut all = reassembler(|_| {});
     let source = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
-    let v6 = DatagramKey { source, destination: source, id: 1, protocol: 0 };
+    let v6 = DatagramKey { source, destination: source, id: 1, protocol: 0, secured: None };
     all.insert(START, fragment(v6, 0, true, &[6; 8]));
     all.insert(START, fragment(key(1, 1), 8, true, &[4; 8]));
     let second = Duration::from_secs(1);

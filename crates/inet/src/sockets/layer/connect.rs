@@ -102,7 +102,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let defaults = Arc::clone(self.tcp.config());
         let iss = reused.unwrap_or_else(|| cx.secret.isn(now, &ends));
         let offset = cx.secret.timestamp_offset(&ends);
-        let known = cx.ip.path_mtu(now, ends.remote.ip());
+        let known = cx.path_mtu(now, ends.remote.ip());
         let socket = self.open_socket(handle)?;
         let path = &path.narrowed(known);
         let config = socket.options.tcp_config(&defaults, path);

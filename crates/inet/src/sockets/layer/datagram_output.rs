@@ -21,7 +21,7 @@ use crate::sockets::events::EventKind;
 use crate::sockets::kinds::SendError;
 use crate::sockets::kinds::SocketKind;
 use crate::sockets::layer::SocketLayer;
-use crate::sockets::options::{MtuDiscover, SocketOptions};
+use crate::sockets::options::SocketOptions;
 use crate::sockets::socket::{Socket, SocketBody, admit};
 use crate::table::Handle;
 use crate::tcp::SendFlags;
@@ -157,7 +157,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if matches!(path.hop, Hop::Group(_)) && !to.ip().is_multicast() && !options.broadcast {
             return Err(Error::Denied);
         }
-        let fits = check_length(&path, &message, so_far + len, options.mtu_discover);
+        let refuses = options.mtu_discover.refuses() || cx.sealed_whole(to.ip()).is_some();
+        let fits = check_length(&path, &message, so_far + len, refuses);
         if fits == Err(Error::MessageSize) && options.queues_errors(to.is_ipv6()) {
             let mut destination = to;
             // As Linux, which takes the port of an IPv4 destination from the socket.
@@ -272,7 +273,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if options.multicast_loop || !to.ip().is_multicast() {
             self.loop_group(cx, &path, to.ip(), head, body);
         }
-        cx.link.emit(exit, head, body, offload, out);
+        cx.emit(exit, head, body, offload, out);
         if is_last {
             drop(outgoing);
             return self.datagram_done(cx, handle, number, None);
@@ -349,7 +350,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             }
             // No interface can make the sum of a datagram in fragments.
             let unfragmented = part.fragment.is_none();
-            let left = unfragmented && cx.link.interfaces().features(path.exit()).tx_checksum;
+            let left = unfragmented && cx.features(path.exit(), to.ip()).tx_checksum;
             let sum = (!left).then(|| outgoing.sum(part.datagram.clone()));
             wire::emit(from, to, part.datagram.len(), sum, place);
             if left {
@@ -461,7 +462,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             // The owner's next frames stay behind this one.
             out.set_sender(socket.owner);
         }
-        cx.link.emit(key.interface, &head, body, offload, out);
+        cx.emit(key.interface, &head, body, offload, out);
         out.set_sender(OwnerId::default());
         drop(outgoing);
         self.datagram_done(cx, socket, number, None);
@@ -487,7 +488,13 @@ fn datagram_path(
     options: &SocketOptions,
 ) -> Result<Path, Error> {
     let path = cx.find(&message.to, exit_for(message, options))?;
-    let known = cx.ip.path_mtu(now, message.to.ip());
+    // Packets of ESP are fragmented, not what is in them.
+    if !options.mtu_discover.refuses()
+        && let Some(mtu) = cx.sealed_whole(message.to.ip())
+    {
+        return Ok(Path { mtu, ..path });
+    }
+    let known = cx.path_mtu(now, message.to.ip());
     Ok(path.narrowed(known.filter(|_| options.mtu_discover.uses_path())))
 }
 
@@ -498,12 +505,12 @@ fn exit_for(message: &DatagramParameters, options: &SocketOptions) -> Option<Int
 }
 
 /// Whether `len` bytes of payload can be sent over `path`, in one packet, in fragments, or
-/// segmented.
+/// segmented. `refuses`: one that is longer than a packet is not sent in fragments.
 fn check_length(
     path: &Path,
     message: &DatagramParameters,
     len: usize,
-    how: MtuDiscover,
+    refuses: bool,
 ) -> Result<(), Error> {
     let header = ip::header_len(message.to.ip());
     let counted = if message.to.is_ipv4() { header } else { 0 };
@@ -518,7 +525,7 @@ fn check_length(
         return if few { Ok(()) } else { Err(Error::Invalid) };
     }
     let too_long = counted + wire::HEADER + len > usize::from(u16::MAX);
-    if too_long || how.refuses() && !fits(len) { Err(Error::MessageSize) } else { Ok(()) }
+    if too_long || refuses && !fits(len) { Err(Error::MessageSize) } else { Ok(()) }
 }
 
 /// The next frame of `outgoing` on `path`.

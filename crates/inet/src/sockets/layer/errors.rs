@@ -206,7 +206,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let peer = ip::canonical(self.peer_addr(handle)?);
         let device = self.sockets.get(handle).and_then(|socket| socket.options.device);
         let path = cx.find(&peer, device)?;
-        Ok(path.narrowed(cx.ip.path_mtu(now, peer.ip())).mtu)
+        Ok(path.narrowed(cx.path_mtu(now, peer.ip())).mtu)
     }
 }
 

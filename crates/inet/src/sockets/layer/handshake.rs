@@ -105,7 +105,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         iss: Seq,
         options: &SocketOptions,
     ) -> Option<Connection<T, HeldFrame<R>>> {
-        let known = cx.ip.path_mtu(now, ends.remote.ip());
+        let known = cx.path_mtu(now, ends.remote.ip());
         let path = cx.find(&ends.remote, options.device).ok()?.narrowed(known);
         let config = options.tcp_config(self.tcp.config(), &path);
         let mut connection = Connection::accept(now, config, *ends, syn, iss);

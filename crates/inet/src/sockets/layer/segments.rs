@@ -74,7 +74,7 @@ impl SegmentRoute {
             SocketAddr::V6(_) if cx.ip.labels_flows() => cx.secret.flow_label(&ends),
             _ => 0,
         };
-        let features = cx.link.interfaces().features(path.exit());
+        let features = cx.features(path.exit(), ends.remote.ip());
         Self { path, to, ends, ttl, tos, flow, features }
     }
 
@@ -125,6 +125,6 @@ impl SegmentRoute {
         }
         cx.link.stage(ProcessingStage::Ethernet, out);
         ip::write_link(&cx.link, &self.path, self.to, &ip, &mut head);
-        cx.link.emit(self.path.exit(), &head[..headers + header], body, offload, out);
+        cx.emit(self.path.exit(), &head[..headers + header], body, offload, out);
     }
 }

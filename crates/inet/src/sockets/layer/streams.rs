@@ -319,6 +319,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         };
         let route = SegmentRoute::new(cx, options, path, to, ends);
         stream.connection.enable_super_segments(route.features.cuts(route.kind()));
+        if cx.esp.covers(ends.remote.ip()) {
+            // RFC 4301 8.2.1: an association's path tells of its MTU when something is sent.
+            let known = cx.path_mtu(now, ends.remote.ip());
+            stream.connection.handle_too_big(now, route.path.narrowed(known).mtu);
+        }
         let defer = self.tcp.may_defer_fin_ack();
         let df = options.mtu_discover.sets_df();
         let more =
