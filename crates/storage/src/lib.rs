@@ -2,14 +2,16 @@
 //!
 //! A target is one process. It is a client of an instance: its connections are Tasuki's sockets. It
 //! joins the two protocol cores, `iscsi` and `scsi`, which do no I/O, with sockets and volumes. An
-//! initiator joins `iscsi` with a socket; [`copy()`] moves whole disks.
+//! initiator joins `iscsi` with a socket. A [`Disk`] is a unit whose session comes back; [`copy()`]
+//! moves whole disks, and [`Mounted`] makes a disk a file.
 //!
 //! ```text
 //!   initiator ── TCP ──▶ session (iscsi) ── command ──▶ device (scsi) ── operation ──▶ volume
 //! ```
 //!
 //! ```text layers
-//! server copy: a target's process; copies of disks
+//! server copy mount: a target's process; copies of disks; disks as files
+//! disk: a unit whose session comes back
 //! initiator url: a session with a target; the address of a unit
 //! connection handle: one connection of an initiator; a running target
 //! command management: commands, task management
@@ -27,10 +29,12 @@ mod connection;
 mod copy;
 mod definition;
 mod device;
+mod disk;
 mod handle;
 mod initiator;
 mod management;
 mod memory;
+mod mount;
 mod portal;
 mod ring;
 mod server;
@@ -45,9 +49,12 @@ pub use definition::{
     AUTHORITY, LunDefinition, LunError, MOST_LUNS, MOST_SESSIONS, PORT, TargetDefinition,
 };
 pub use device::DeviceError;
+pub use disk::{Disk, DiskError};
 pub use handle::{LunStatus, SessionStatus, TargetHandle, TargetStatus};
-pub use initiator::{Capacity, Initiator, InitiatorError};
+pub use initiator::{Capacity, Initiator, InitiatorError, random_isid};
 pub use iscsi::IscsiName;
+pub use iscsi::pdu::Isid;
+pub use mount::{MountError, MountOptions, Mounted};
 pub use scsi::LunNumber;
 pub use server::{ServeError, serve};
 pub use url::{DiskUrl, UrlError};

@@ -21,8 +21,8 @@ pub(crate) use self::instruments::{StagesArgs, StatsArgs};
 pub(crate) use self::processes::{RelayArgs, ServerArgs};
 pub(crate) use self::run::{Intercept, RunArgs};
 pub(crate) use self::storage::{
-    DiskArgs, DiskCommand, DiskCopyArgs, DiskLsArgs, TargetArgs, TargetCommand, TargetLunArgs,
-    TargetNameArgs, TargetPsArgs, TargetUpArgs,
+    DiskArgs, DiskCommand, DiskCopyArgs, DiskLsArgs, DiskMountArgs, DiskSessionArgs, TargetArgs,
+    TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs, TargetUpArgs,
 };
 
 /// Run unmodified programs on a TCP/IP stack made of small processes

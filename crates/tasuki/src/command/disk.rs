@@ -1,21 +1,22 @@
 //! `tasuki disk`: logical units of iSCSI targets, from an instance.
 
+mod mount;
+mod session;
+
 use std::ffi::OsStr;
-use std::future::Future;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use storage::{
-    AUTHORITY, CopyEnd, CopyError, DiskUrl, Initiator, InitiatorError, IscsiName, UrlError, copy,
+    CopyEnd, CopyError, DiskError, DiskUrl, Initiator, InitiatorError, IscsiName, UrlError, copy,
 };
 
+use self::session::{DiskPlace, failure, initiator_name, on_instance};
 use super::{print, print_json, table};
 use crate::cli::{DiskArgs, DiskCommand, DiskCopyArgs, DiskLsArgs};
 use crate::exit::{Code, Failure};
-use crate::operator::join;
-use crate::runtime_dir::InstanceName;
 
 /// Carries out the command.
 ///
@@ -25,6 +26,7 @@ pub(crate) fn disk(args: &DiskArgs) -> Result<u8, Failure> {
     match &args.command {
         DiskCommand::Ls(ls) => list(ls),
         DiskCommand::Copy(copy) => copy_disk(copy),
+        DiskCommand::Mount(args) => mount::mount(args),
     }
 }
 
@@ -100,24 +102,24 @@ async fn units_of(
 }
 
 fn copy_disk(args: &DiskCopyArgs) -> Result<u8, Failure> {
-    let name = initiator_name(args.initiator.as_deref())?;
-    let (from, to) = (PlaceOfDisk::parse(&args.from)?, PlaceOfDisk::parse(&args.to)?);
+    let (from, to) = (PlaceOfDisk::parse(args, &args.from)?, PlaceOfDisk::parse(args, &args.to)?);
     let copied = async {
-        let (from, to) = (from.open(&name, true).await?, to.open(&name, false).await?);
+        let (from, to) = (from.open(true).await?, to.open(false).await?);
         let bar = progress_bar(args.progress, from.size()?);
         let shown = bar.clone();
         let copied = copy(&from, &to, move |bytes| shown.set_position(bytes)).await;
         bar.finish_and_clear();
         for end in [from, to] {
-            if let CopyEnd::Unit(session, ..) = end {
-                session.logout().await;
+            if let CopyEnd::Unit(disk) = end {
+                disk.close().await;
             }
         }
         copied
     };
-    let copied = on_instance(args.net.as_ref(), copied)?;
+    let copied = on_instance(args.session.net.as_ref(), copied)?;
     copied.map(|_| 0).map_err(|error| match &error {
-        CopyError::Unit(error) => failure(error),
+        CopyError::Unit(DiskError::Unit(error)) => failure(error),
+        CopyError::Unit(_) => Failure::new(Code::Internal, error.to_string()),
         CopyError::File { .. } => Failure::new(Code::Output, error.to_string()),
         CopyError::TooSmall { .. } | CopyError::SameFile(_) => {
             Failure::new(Code::Configuration, error.to_string())
@@ -137,65 +139,24 @@ fn progress_bar(wanted: bool, size: u64) -> ProgressBar {
 /// Where a copy comes from, or goes to.
 enum PlaceOfDisk {
     File(PathBuf),
-    Unit(DiskUrl, IscsiName, u16),
+    Unit(DiskPlace),
 }
 
 impl PlaceOfDisk {
-    fn parse(word: &OsStr) -> Result<Self, Failure> {
+    fn parse(args: &DiskCopyArgs, word: &OsStr) -> Result<Self, Failure> {
         let Some(text) = word.to_str().filter(|text| text.contains("://")) else {
             return Ok(Self::File(word.into()));
         };
-        let url: DiskUrl = text.parse().map_err(|error: UrlError| usage(&error))?;
-        match (&url.target, url.lun) {
-            (Some(target), Some(lun)) => Ok(Self::Unit(url.clone(), target.clone(), lun)),
-            _ => Err(usage(&format!("`{text}` names no unit: see `tasuki disk ls {text}`"))),
-        }
+        let url: DiskUrl =
+            text.parse().map_err(|error: UrlError| Failure::new(Code::Usage, error.to_string()))?;
+        Ok(Self::Unit(DiskPlace::new(&url, &args.session)?))
     }
 
-    async fn open(&self, name: &IscsiName, source: bool) -> Result<CopyEnd, CopyError> {
+    async fn open(&self, source: bool) -> Result<CopyEnd, CopyError> {
         match self {
             Self::File(path) if source => CopyEnd::source(path),
             Self::File(path) => CopyEnd::destination(path),
-            Self::Unit(url, target, lun) => {
-                let session = Initiator::connect(url.portal, name, Some(target)).await?;
-                CopyEnd::unit(&session, *lun).await
-            }
+            Self::Unit(place) => Ok(CopyEnd::Unit(place.open().await.map_err(DiskError::Unit)?)),
         }
     }
-}
-
-fn usage(error: &impl std::fmt::Display) -> Failure {
-    Failure::new(Code::Usage, error.to_string())
-}
-
-fn failure(error: &InitiatorError) -> Failure {
-    let code = match error {
-        InitiatorError::Refused(_) => Code::Rights,
-        InitiatorError::Connect { .. } => Code::Configuration,
-        _ => Code::Internal,
-    };
-    Failure::new(code, error.to_string())
-}
-
-/// The name that is asked for, or one of this machine.
-fn initiator_name(given: Option<&str>) -> Result<IscsiName, Failure> {
-    let machine = || {
-        let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
-        let id: String = id.chars().filter(char::is_ascii_hexdigit).take(12).collect();
-        format!("{AUTHORITY}:host{id}")
-    };
-    let name = given.map_or_else(machine, str::to_owned);
-    name.parse().map_err(|error| {
-        Failure::new(Code::Usage, format!("`{name}` is no name of an initiator: {error}"))
-    })
-}
-
-/// Runs the future as a client of the instance.
-fn on_instance<F: Future>(net: Option<&InstanceName>, future: F) -> Result<F::Output, Failure> {
-    let client = join(net)?;
-    let failed = |error: std::io::Error| Failure::system("use the instance", error);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(failed)?;
-    let run = tasuki_tokio::run(&client, future);
-    tokio::task::LocalSet::new().block_on(&runtime, run).map_err(failed)
 }
