@@ -11,7 +11,7 @@
 //! The kernel keeps no pages of the file (FOPEN_DIRECT_IO), so what another initiator writes is
 //! seen. Pages that a program maps are the exception. Requests run side by side, and
 //! [`crate::Disk`] keeps writes to the same blocks in order. Requests that are under way have at
-//! most [`ROOM`] bytes; more wait in the kernel.
+//! most [`ROOM`] bytes; [`QUEUE`] more wait behind them, and the rest in the kernel.
 
 mod files;
 mod request;
@@ -34,8 +34,9 @@ use crate::disk::{Disk, DiskError};
 
 /// Threads that take requests from the kernel.
 const THREADS: usize = 2;
-/// Requests that wait between these threads and ours.
-const QUEUE: usize = 16;
+/// Requests that wait between these threads and ours, each of at most 1 MiB. While the queue is
+/// full, the kernel gets no answer to anything.
+const QUEUE: usize = 256;
 /// How long requests, the last flush and the logout may take after the end.
 const LAST: Duration = Duration::from_secs(10);
 
@@ -109,7 +110,7 @@ impl Mounted {
         let files = DiskFiles::new(disk, metadata.is_dir(), read_only, options.unmap, sender);
         let failed = |source| MountError::Mount { path: point.to_path_buf(), source };
         // An unmount by its path must not depend on the working directory.
-        let path = fs::canonicalize(point).map_err(failed)?;
+        let path = fs::canonicalize(point).map_err(|error| wrong(reason(&error)))?;
         let mut config = fuser::Config::default();
         config.n_threads = Some(THREADS);
         config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
@@ -119,7 +120,13 @@ impl Mounted {
             MountOption::DefaultPermissions,
             if read_only { MountOption::RO } else { MountOption::RW },
         ];
-        let session = Session::new(files, &path, &config).map_err(|error| failed(plain(error)))?;
+        // The kernel believes attributes for a moment: a lost process may show only now.
+        let session = Session::new(files, &path, &config).map_err(|error| {
+            match Errno::from_io_error(&error) {
+                Some(Errno::NOTCONN) => wrong(reason(&error)),
+                _ => failed(plain(&error)),
+            }
+        })?;
         Ok(Self { session, requests, point: path })
     }
 
@@ -183,7 +190,7 @@ fn reason(error: &io::Error) -> String {
 }
 
 /// The library's error without its insides.
-fn plain(error: io::Error) -> io::Error {
+fn plain(error: &io::Error) -> io::Error {
     match error.to_string().rsplit_once(": ") {
         Some((head, errno)) if head.starts_with("Error calling mount()") => {
             io::Error::new(error.kind(), errno.to_owned())

@@ -88,8 +88,9 @@ impl DiskWorld {
 
     /// Sends a signal to the target.
     pub(crate) fn signal_target(&self, signal: Signal) {
-        let pid = self.status()[0]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
-        kill_process(pid.and_then(Pid::from_raw).expect("a process"), signal).unwrap();
+        for pid in self.processes_of(["target", "up"]) {
+            kill_process(pid, signal).unwrap();
+        }
     }
 
     pub(crate) fn unit(&self, lun: u16) -> String {
@@ -130,16 +131,28 @@ impl DiskWorld {
         said.stdout.lines().filter(|line| line.starts_with("iscsi://")).count()
     }
 
-    /// The process of the mount.
-    pub(crate) fn mount_process(&self) -> Pid {
-        let of_mount = |pid: &&u32| {
+    /// The processes of mounts.
+    pub(crate) fn mount_processes(&self) -> Vec<Pid> {
+        self.processes_of(["disk", "mount"])
+    }
+
+    /// The processes of `tasuki WORDS…`.
+    fn processes_of(&self, words: [&str; 2]) -> Vec<Pid> {
+        let all = self.processes().into_iter().filter(|pid| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-            words.get(1..3) == Some(&[&b"disk"[..], b"mount"])
-        };
-        let all = self.processes();
-        let pid = all.iter().find(of_mount).and_then(|pid| i32::try_from(*pid).ok());
-        pid.and_then(Pid::from_raw).expect("a process that mounts")
+            let mut said = line.split(|byte| *byte == 0).skip(1);
+            words.iter().all(|word| said.next() == Some(word.as_bytes()))
+        });
+        all.filter_map(|pid| i32::try_from(pid).ok().and_then(Pid::from_raw)).collect()
+    }
+
+    /// Removes a mount's log, and tells it. A mount that has ended in order has none.
+    pub(crate) fn take_log(&self, mount: &DiskMount<'_>) -> String {
+        let name = format!("{}.mount.log", mount.point.trim_matches('/').replace('/', "-"));
+        let path = self.outside("/run/tasuki").join(name);
+        let log = std::fs::read_to_string(&path).expect("a log");
+        std::fs::remove_file(path).unwrap();
+        log
     }
 
     pub(crate) fn end(&self) {

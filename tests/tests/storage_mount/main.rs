@@ -3,7 +3,6 @@
 
 mod disk_world;
 mod faults;
-mod programs;
 
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 

@@ -11,8 +11,11 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(super) struct WriteOrder {
     next: Cell<u64>,
-    writes: RefCell<BTreeMap<u64, (Range<u64>, Rc<Notify>)>>,
+    writes: RefCell<BTreeMap<u64, OrderedWrite>>,
 }
+
+/// A write's blocks, and what is told when it is over.
+type OrderedWrite = (Range<u64>, Rc<Notify>);
 
 impl WriteOrder {
     /// Waits until no earlier write has one of these blocks. The blocks are free again when the

@@ -223,12 +223,28 @@ impl Filesystem for DiskFiles {
         self.hand_over(FileRequest::Write { offset, bytes, durable, reply });
     }
 
+    /// A descriptor is closed, maybe one of many: also when a program starts another one. That must
+    /// not wait for the target. What was written is durable after fsync, as on a block device.
     fn flush(
         &self,
         _request: &Request,
         _inode: INodeNo,
         _handle: FileHandle,
         _owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        reply.ok();
+    }
+
+    /// The last descriptor is closed. No program waits for this.
+    fn release(
+        &self,
+        _request: &Request,
+        _inode: INodeNo,
+        _handle: FileHandle,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        _flush: bool,
         reply: ReplyEmpty,
     ) {
         self.hand_over(FileRequest::Flush { reply });
