@@ -29,8 +29,6 @@ mod error;
 mod facts;
 mod link;
 mod order;
-#[cfg(test)]
-mod tests;
 mod unit_session;
 
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! A session with a unit's target, as [`super::link`] needs it. Tests have one without a target.
+//! A session with a unit's target, as [`super::link`] needs it.
 
 use std::future::Future;
 use std::pin::Pin;
