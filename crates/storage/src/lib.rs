@@ -19,13 +19,14 @@
 //! definition: what a target is
 //! stream state_file volume: writing to a stream; state that outlives the target; where bytes are
 //! transport: how streams are protected
-//! ring: io_uring
+//! ring data_in: io_uring; the data-in of a command
 //! memory: aligned memory
 //! ```
 
 mod command;
 mod connection;
 mod copy;
+mod data_in;
 mod definition;
 mod device;
 mod handle;

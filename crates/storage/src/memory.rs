@@ -134,6 +134,11 @@ impl AlignedMemory {
         self.grow(len).fill(0);
     }
 
+    /// Its bytes, to be changed.
+    pub(crate) fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[..self.len]
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use seal::PeerIdentity;
+use sockets::RxArea;
 use tasuki_tokio::TcpStream;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio_rustls::TlsStream;
@@ -29,6 +30,8 @@ pub(crate) struct Opened {
 /// The receiving half of a stream.
 #[derive(Debug)]
 pub(crate) enum Reader {
+    /// Hands out memory of the socket.
+    InPlace(Rc<TcpStream>),
     Plain(Rc<TcpStream>, ReceiveBuffer),
     Tls(ReadHalf<TlsStream<TcpStream>>, ReceiveBuffer),
     Sealed(SealedReader),
@@ -48,9 +51,22 @@ impl Opened {
         let reader = Reader::Plain(Rc::clone(&stream), ReceiveBuffer::default());
         Self { reader, writer: Writer::Plain(stream), peer: None, sealed: None }
     }
+
+    /// For a caller that soon lets go of what it reads.
+    pub(super) fn plain_in_place(stream: TcpStream) -> Self {
+        let stream = Rc::new(stream);
+        let reader = Reader::InPlace(Rc::clone(&stream));
+        Self { reader, writer: Writer::Plain(stream), peer: None, sealed: None }
+    }
 }
 
 impl Reader {
+    /// Do the bytes lie in memory of the socket? As long as one of them is held the peer's window
+    /// shrinks, so their holder waits for nothing that the peer sends.
+    pub(crate) fn is_in_place(&self) -> bool {
+        matches!(self, Self::InPlace(_))
+    }
+
     /// The next bytes; `None` at the end of the stream. Without bytes: the transport itself has
     /// something to send ([`Writer::send_own`]).
     ///
@@ -58,11 +74,24 @@ impl Reader {
     /// The stream's, and a [`TransportError`] within it.
     pub(crate) async fn read(&mut self) -> io::Result<Option<Bytes>> {
         let (len, buffer) = match self {
+            Self::InPlace(stream) => {
+                let area = stream.as_aio().recv_area().await?;
+                return Ok((!area.is_empty()).then(|| Bytes::from_owner(InPlace(area))));
+            }
             Self::Plain(stream, buffer) => (buffer.fill(&mut &**stream).await?, buffer),
             Self::Tls(stream, buffer) => (buffer.fill(stream).await?, buffer),
             Self::Sealed(reader) => return Ok(reader.read().await?),
         };
         Ok((len > 0).then(|| buffer.take_all()))
+    }
+}
+
+/// Received bytes in memory of the socket.
+struct InPlace(RxArea);
+
+impl AsRef<[u8]> for InPlace {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
     }
 }
 
