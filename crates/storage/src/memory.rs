@@ -143,6 +143,11 @@ impl AlignedMemory {
         self.len
     }
 
+    /// Forgets the bytes behind the first `len`.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
     /// Bytes that it can have.
     pub(crate) fn room(&self) -> usize {
         self.memory.len()

@@ -45,7 +45,7 @@ impl InitiatorConnection {
             Some(false) => return Err(ProtocolError::DataDigest(Opcode::DataIn as u8)),
             Some(true) => {
                 if let Some(IncomingData { pdu, .. }) = self.incoming.take() {
-                    self.take_numbers(&Response::DataIn(pdu.clone()));
+                    self.take_numbers(&Response::DataIn(pdu));
                     self.end_data_in(&pdu);
                 }
             }

@@ -5,13 +5,13 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use seal::PeerIdentity;
-use sockets::RxArea;
 use tasuki_tokio::TcpStream;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio_rustls::TlsStream;
 
 use super::buffer::ReceiveBuffer;
 use super::error::TransportError;
+use super::in_place::InPlaceStream;
 use super::sealed_reader::SealedReader;
 use super::sealed_state::SealedState;
 use super::sealed_writer::SealedWriter;
@@ -31,8 +31,8 @@ pub(crate) struct Opened {
 #[derive(Debug)]
 pub(crate) enum Reader {
     /// Hands out memory of the socket.
-    InPlace(Rc<TcpStream>),
-    Plain(Rc<TcpStream>, ReceiveBuffer),
+    InPlace(InPlaceStream),
+    Plain(InPlaceStream),
     Tls(ReadHalf<TlsStream<TcpStream>>, ReceiveBuffer),
     Sealed(SealedReader),
 }
@@ -48,14 +48,14 @@ pub(crate) enum Writer {
 impl Opened {
     pub(super) fn plain(stream: TcpStream) -> Self {
         let stream = Rc::new(stream);
-        let reader = Reader::Plain(Rc::clone(&stream), ReceiveBuffer::default());
+        let reader = Reader::Plain(InPlaceStream::new(Rc::clone(&stream), Bytes::new()));
         Self { reader, writer: Writer::Plain(stream), peer: None, sealed: None }
     }
 
     /// For a caller that soon lets go of what it reads.
     pub(super) fn plain_in_place(stream: TcpStream) -> Self {
         let stream = Rc::new(stream);
-        let reader = Reader::InPlace(Rc::clone(&stream));
+        let reader = Reader::InPlace(InPlaceStream::new(Rc::clone(&stream), Bytes::new()));
         Self { reader, writer: Writer::Plain(stream), peer: None, sealed: None }
     }
 }
@@ -73,25 +73,16 @@ impl Reader {
     /// # Errors
     /// The stream's, and a [`TransportError`] within it.
     pub(crate) async fn read(&mut self) -> io::Result<Option<Bytes>> {
-        let (len, buffer) = match self {
-            Self::InPlace(stream) => {
-                let area = stream.as_aio().recv_area().await?;
-                return Ok((!area.is_empty()).then(|| Bytes::from_owner(InPlace(area))));
+        let received = match self {
+            Self::InPlace(stream) => stream.next().await?,
+            Self::Plain(stream) => stream.next_copied().await?,
+            Self::Tls(stream, buffer) => {
+                buffer.fill(stream).await?;
+                buffer.take_all()
             }
-            Self::Plain(stream, buffer) => (buffer.fill(&mut &**stream).await?, buffer),
-            Self::Tls(stream, buffer) => (buffer.fill(stream).await?, buffer),
             Self::Sealed(reader) => return Ok(reader.read().await?),
         };
-        Ok((len > 0).then(|| buffer.take_all()))
-    }
-}
-
-/// Received bytes in memory of the socket.
-struct InPlace(RxArea);
-
-impl AsRef<[u8]> for InPlace {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
+        Ok((!received.is_empty()).then_some(received))
     }
 }
 
