@@ -34,7 +34,7 @@ pub(crate) enum Reader {
     InPlace(InPlaceStream),
     Plain(InPlaceStream),
     Tls(ReadHalf<TlsStream<TcpStream>>, ReceiveBuffer),
-    Sealed(SealedReader),
+    Sealed(Box<SealedReader>),
 }
 
 /// The sending half of a stream.

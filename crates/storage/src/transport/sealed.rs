@@ -84,7 +84,7 @@ async fn open<E>(
     sealer.handle_hello(hello);
     let writer = SealedWriter::new(stream, Arc::clone(client), sealer, Rc::clone(&state));
     Ok(Opened {
-        reader: Reader::Sealed(reader),
+        reader: Reader::Sealed(Box::new(reader)),
         writer: Writer::Sealed(writer),
         peer: Some(peer),
         sealed: Some(state),
