@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, PKCS_ED25519, SanType,
-    date_time_ymd,
+    BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, PKCS_ECDSA_P256_SHA256,
+    PKCS_ED25519, SanType, SignatureAlgorithm, date_time_ymd,
 };
 use tasuki_tests::{Finished, HOST, Mode, Running, STACK, World, installed, sha256, write_noise};
 
@@ -214,10 +214,21 @@ impl Authority {
 
     /// The words that name a new certificate and its key.
     fn certify(&self, world: &World, name: &str, san: SanType, until: i32) -> [String; 4] {
+        self.certify_by(&PKCS_ED25519, world, (name, san), until)
+    }
+
+    /// The same, with a key of this algorithm.
+    fn certify_by(
+        &self,
+        algorithm: &'static SignatureAlgorithm,
+        world: &World,
+        (name, san): (&str, SanType),
+        until: i32,
+    ) -> [String; 4] {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.subject_alt_names = vec![san];
         params.not_after = date_time_ymd(until, 1, 1);
-        let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+        let key = KeyPair::generate_for(algorithm).unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
         let (cert, private) = (format!("{name}.pem"), format!("{name}.key"));
         std::fs::write(world.path(&cert), certificate.pem()).unwrap();
@@ -286,6 +297,100 @@ fn certificates_of_an_authority_are_taken() {
         let _ = tasuki(&world, "target-keys", &["target", "down", "disks"]).success();
     }
     world.down("net");
+}
+
+/// Starts the target by a file with two units, these words in its first section, and these rules.
+fn target_by_file(world: &World, section: &str, rules: &str, options: &[&str]) -> Finished {
+    let luns = "[[lun]]\nvolume = \"memory:8M\"\n".repeat(2);
+    let text = format!("[target]\nnet = \"net\"\n{section}\n{luns}{rules}");
+    std::fs::write(world.path("disks.toml"), text).unwrap();
+    let file = world.file("disks.toml");
+    tasuki(world, "target-keys", &[&["target", "up", "-f", &file], options].concat())
+}
+
+/// How many units `tasuki disk ls` shows with these options; `None`: the login is refused.
+fn units(world: &World, keys: &str, scheme: &str, options: &[&str]) -> Option<usize> {
+    let portal = format!("{scheme}://{STACK}");
+    let words = [&["disk", "ls", &portal, "--json", "--accept-new"], options].concat();
+    let said = tasuki(world, keys, &words);
+    if !said.status.success() {
+        let said = said.code(119);
+        assert!(said.stderr.contains("AuthorizationFailure"), "{said}");
+        return None;
+    }
+    let rows: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON");
+    rows.as_array().map(Vec::len)
+}
+
+/// Alice may use all units, Bob unit 1.
+fn rules(alice: &str, bob: &str) -> String {
+    let alice = format!("[[allow]]\nidentity = \"{alice}\"\n");
+    format!("{alice}[[allow]]\nidentity = [\"{bob}\"]\nluns = [1]\n")
+}
+
+/// A known key lets in; rules say what it may do there.
+#[test]
+fn rules_name_proven_identities() {
+    let Some(world) = world() else { return };
+    for who in ["alice", "bob", "carol"] {
+        let key = key(&world, who);
+        let _ = tasuki(&world, "target-keys", &["key", "allow", who, &key]).success();
+    }
+    let by_key = rules(&key(&world, "alice"), &key(&world, "bob"));
+    let said = target_by_file(&world, "", &by_key, &["--plain"]).code(118);
+    assert!(said.stderr.contains("nobody can prove at a plain portal"), "{said}");
+    let wrong = target_by_file(&world, "", &rules("SHA256:x", "b"), &[]).code(118);
+    assert!(wrong.stderr.contains("`tasuki key show`"), "{wrong}");
+    for (section, scheme) in [("", "iscsi+sealed"), ("transport = \"tls\"", "iscsi+tls")] {
+        let _ = target_by_file(&world, section, &by_key, &[]).success();
+        let seen = |keys| units(&world, keys, scheme, &[]);
+        assert_eq!([seen("alice"), seen("bob")], [Some(2), Some(1)], "{scheme}");
+        // A known key alone is not enough, and neither is that of the target's machine.
+        assert_eq!([seen("carol"), seen("target-keys")], [None; 2], "{scheme}");
+        let _ = tasuki(&world, "target-keys", &["target", "down", "disks"]).success();
+    }
+    world.down("net");
+    world.assert_nothing_left();
+}
+
+/// The same with certificates. Their names decide too who may end a session by logging in again.
+#[test]
+fn a_session_is_taken_over_by_its_own_identity_alone() {
+    let Some(world) = world() else { return };
+    let authority = Authority::new(&world, "ca");
+    let certificate = |who: &str, san| {
+        // Python does not read each form of Ed25519 keys.
+        let algorithm = &PKCS_ECDSA_P256_SHA256;
+        let words = authority.certify_by(algorithm, &world, (who, san), 2100);
+        words.into_iter().chain(["--ca".to_owned(), world.file("ca.pem")]).collect::<Vec<_>>()
+    };
+    let server = certificate("server", ip(STACK));
+    let [alice, bob, carol] =
+        ["alice", "bob", "carol"].map(|who| certificate(who, dns(&format!("{who}.example"))));
+    let words = |words: &[String]| -> Vec<&'static str> {
+        words.iter().map(|word| &*word.clone().leak()).collect()
+    };
+    let rules = rules("alice.example", "bob.example");
+    let _ = target_by_file(&world, "transport = \"tls\"", &rules, &words(&server)).success();
+    let seen = |who: &[String]| units(&world, "keys", "iscsi+tls", &words(who));
+    assert_eq!([seen(&alice), seen(&bob), seen(&carol)], [Some(2), Some(1), None]);
+
+    let login = |who: &str, action: &[&str]| {
+        let tls = format!("TASUKI_TLS={who}.pem,{who}.key,ca.pem");
+        let action = [&[STACK, "iqn.2026-11.tasuki:disks"], action].concat();
+        [vec!["env".to_owned(), tls], world.script("chap.py", &action)].concat()
+    };
+    let mut held = world.spawn(&login("alice", &["stay"]));
+    let line = held.line("isid");
+    let isid = line.split_whitespace().last().expect("a number").to_owned();
+    let join = |who| world.run(&login(who, &["join", &isid])).success().stdout.trim().to_owned();
+    assert_eq!(join("bob"), "0202");
+    assert!(!held.has_ended());
+    assert_eq!(sessions(&world)[0]["sessions"][0]["identity"], "alice.example");
+    // Its owner may: RFC 7143 6.3.5.
+    assert_eq!(join("alice"), "0000");
+    drop(held);
+    end(&world);
 }
 
 /// Whatever a middle man does to either direction of a stream, the copy fails.

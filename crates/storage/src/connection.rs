@@ -15,11 +15,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use iscsi::pdu::LoginStatus;
 use iscsi::target::{CloseReason, LoginInfo, TargetCommand};
-use iscsi::{TargetEvent, Transmit};
+use iscsi::{ProtocolError, TargetEvent, Transmit};
 use sockets::Client;
 use tasuki_tokio::TcpStream;
 use tokio::sync::mpsc;
 
+use crate::counters::TargetCounters;
 use crate::portal::Portal;
 use crate::session::{Ends, RunningTask, Session};
 use crate::stream::{StreamProtocol, StreamSignals};
@@ -48,12 +49,14 @@ pub(crate) async fn serve(
     match opened {
         Some(Ok(opened)) => converse(portal, &session, opened).await,
         Some(Err(error)) => {
+            portal.count_failure(&error);
             tracing::warn!(peer = %ends.peer, %error, "no session: the transport failed");
         }
         None => {}
     }
     portal.forget_login(&session);
     session.end();
+    portal.counters.take(session.connection.borrow().counters());
 }
 
 /// Serves a protected stream until it is over.
@@ -125,7 +128,7 @@ impl Connection {
     fn handle(&self, event: TargetEvent) {
         match event {
             TargetEvent::Login(info) => {
-                let answer = self.portal.judge(&info);
+                let answer = self.portal.judge(&self.session, &info);
                 let _ = self.session.connection.borrow_mut().answer_login(answer);
             }
             TargetEvent::SessionReady(info) => self.begin(&info),
@@ -165,14 +168,25 @@ impl Connection {
         }
         let old = self.session.table.borrow_mut().remove(&name);
         if let Some(old) = old {
+            if !old.is_of(info.user.as_deref(), &self.session) {
+                // The name and the ISID alone are no proof.
+                self.session.table.borrow_mut().insert(name, old);
+                self.portal.refused(&self.session, "another user has the session that it names");
+                let status = LoginStatus::AuthorizationFailure;
+                let _ = self.session.connection.borrow_mut().refuse_session(status);
+                return;
+            }
             let peer = self.session.ends.peer;
             tracing::info!(%peer, initiator = name.0, "the session is reinstated");
+            TargetCounters::count(&self.portal.counters.reinstated);
             old.end();
         }
-        match self.session.device.add_nexus(&name.0, info.isid.0) {
+        let rights = self.portal.rights(&self.session, info);
+        match self.session.device.add_nexus(&name.0, info.isid.0, rights) {
             Ok(nexus) => {
-                self.session.enter(name, nexus);
+                self.session.enter(name, info.user.clone(), nexus);
                 self.portal.forget_login(&self.session);
+                TargetCounters::count(&self.portal.counters.logins);
                 let tsih = self.session.device.next_tsih();
                 let _ =
                     self.session.connection.borrow_mut().accept_session(self.session.now(), tsih);
@@ -188,6 +202,15 @@ impl Connection {
     fn closed_by(&self, reason: &CloseReason) {
         match reason {
             CloseReason::Logout => {}
+            // Its reason was told where it was decided.
+            CloseReason::LoginRefused(_) => {}
+            CloseReason::LoginTimeout => {
+                TargetCounters::count(&self.portal.counters.dropped);
+                tracing::warn!(peer = %self.session.ends.peer, "dropped: its login takes too long");
+            }
+            CloseReason::Peer(ProtocolError::Authentication(why)) => {
+                self.portal.refused(&self.session, why);
+            }
             reason => {
                 tracing::warn!(peer = %self.session.ends.peer, ?reason, "the connection is closed");
             }

@@ -10,6 +10,7 @@ use std::str::FromStr;
 use iscsi::IscsiName;
 use scsi::{BlockSize, LunNumber};
 
+use crate::access::AccessPolicy;
 use crate::transport::PortalTransport;
 use crate::volume::{SpecificationError, VolumeSpecification};
 
@@ -35,6 +36,8 @@ pub struct TargetDefinition {
     pub transport: PortalTransport,
     /// The folder for reservations and mode pages that outlive the process; `None`: they do not.
     pub state: Option<PathBuf>,
+    /// Who may use it.
+    pub access: AccessPolicy,
 }
 
 /// A unit.

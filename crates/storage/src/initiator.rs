@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use iscsi::initiator::{DiscoveredTarget, Ending};
 use iscsi::pdu::{Isid, LoginStatus, LogoutReason, ServiceResponse};
+use iscsi::settings::ChapPolicy;
 use iscsi::{
     CommandId, InitiatorCommand, InitiatorConfig, InitiatorConnection, InitiatorEvent, IscsiName,
-    Lun, Transmit, UsageError,
+    Lun, ProtocolError, Transmit, UsageError,
 };
 use rustix::rand::{GetRandomFlags, getrandom};
 use sockets::aio::Reactor;
@@ -61,6 +62,9 @@ pub enum InitiatorError {
     /// The target does not let us in.
     #[error("the target refuses the login: {0:?}")]
     Refused(LoginStatus),
+    /// The target has not proved who it is.
+    #[error("the target does not prove who it is: {0}")]
+    Unproved(&'static str),
     /// The connection has ended.
     #[error("the connection to the target is lost: {0}")]
     Lost(String),
@@ -85,6 +89,15 @@ pub enum InitiatorError {
     /// A call that the protocol does not allow.
     #[error(transparent)]
     Usage(#[from] UsageError),
+}
+
+/// Who an initiator is, and how it proves that.
+#[derive(Debug, Clone)]
+pub struct InitiatorIdentity {
+    /// Its iSCSI name.
+    pub name: IscsiName,
+    /// The proof of both ends; `None`: neither has to prove anything.
+    pub chap: Option<ChapPolicy>,
 }
 
 /// A session with a target.
@@ -165,7 +178,7 @@ impl Initiator {
     /// Why it is not logged in.
     pub async fn connect(
         portal: &DiskPortal,
-        name: &IscsiName,
+        identity: &InitiatorIdentity,
         target: Option<&IscsiName>,
     ) -> Result<Self, InitiatorError> {
         let opened = portal.open().await?;
@@ -175,7 +188,8 @@ impl Initiator {
         getrandom(&mut random, GetRandomFlags::empty()).map_err(lost)?;
         let config = InitiatorConfig {
             queue_depth: QUEUE_DEPTH,
-            ..InitiatorConfig::new(name.clone(), target.cloned(), Isid::random(isid))
+            chap: identity.chap.clone(),
+            ..InitiatorConfig::new(identity.name.clone(), target.cloned(), Isid::random(isid))
         };
         let (login, logged_in) = oneshot::channel();
         let shared = Rc::new(Shared {
@@ -458,6 +472,10 @@ impl Shared {
                 InitiatorEvent::Closed(Ending::LoginRefused(status)) => {
                     self.logged_in(Err(InitiatorError::Refused(status)));
                     self.end("the login was refused");
+                }
+                InitiatorEvent::Closed(Ending::Peer(ProtocolError::Authentication(why))) => {
+                    self.logged_in(Err(InitiatorError::Unproved(why)));
+                    self.end("the target does not prove who it is");
                 }
                 InitiatorEvent::Closed(ending) => self.end(&format!("{ending:?}")),
                 _ => {}

@@ -14,18 +14,21 @@
 //! connection handle: one connection of an initiator; a running target
 //! command management: commands, task management
 //! portal: who may log in
-//! session: an initiator that is logged in
+//! session resize: an initiator that is logged in; units that grow and shrink
 //! device: units, and what all sessions share
 //! definition: what a target is
+//! access: who may use a target
 //! stream state_file volume: writing to a stream; state that outlives the target; where bytes are
 //! transport: how streams are protected
 //! ring data_in: io_uring; the data-in of a command
-//! memory: aligned memory
+//! counters memory secret_file: what is counted; aligned memory; files with secrets
 //! ```
 
+mod access;
 mod command;
 mod connection;
 mod copy;
+mod counters;
 mod data_in;
 mod definition;
 mod device;
@@ -34,7 +37,9 @@ mod initiator;
 mod management;
 mod memory;
 mod portal;
+mod resize;
 mod ring;
+mod secret_file;
 mod server;
 mod session;
 mod state_file;
@@ -43,18 +48,25 @@ mod transport;
 mod url;
 mod volume;
 
+pub use access::{AccessPolicy, AccessRule, Network, NetworkError, Peer};
 pub use copy::{CopyEnd, CopyError, copy};
+pub use counters::{Counts, LATENCY_BUCKETS, LatencyHistogram};
 pub use definition::{
     AUTHORITY, LunDefinition, LunError, MOST_LUNS, MOST_SESSIONS, PORT, TargetDefinition,
 };
 pub use device::DeviceError;
 pub use handle::{LunStatus, NotSealed, SessionStatus, TargetHandle, TargetStatus};
-pub use initiator::{Capacity, DiskPortal, Initiator, InitiatorError};
-pub use iscsi::IscsiName;
-pub use scsi::LunNumber;
+pub use initiator::{Capacity, DiskPortal, Initiator, InitiatorError, InitiatorIdentity};
+pub use iscsi::settings::{ChapAccount, ChapAlgorithm, ChapPolicy};
+pub use iscsi::{ChapSecret, IscsiName};
+pub use resize::ResizeError;
+pub use scsi::{BlockSize, LunNumber, UnitRight};
+pub use secret_file::{LEAST_SECRET, MOST_SECRET, SecretFileError, read_secret};
 pub use server::{ServeError, serve};
 pub use transport::{
     Credentials, DiskTransport, Judge, PortalTransport, Refusal, SealedCounts, TransportError,
 };
 pub use url::{DiskUrl, Scheme, UrlError, portal_address};
-pub use volume::{OpenError, SpecificationError, VolumeSpecification};
+pub use volume::{
+    OpenError, ResizeVolumeError, SpecificationError, VolumeSpecification, parse_size,
+};

@@ -10,7 +10,8 @@
 //! settings: what an instance is to be, out of options and configuration file
 //! network program: the host's addresses and routes; the program that is run
 //! cli: the options of all commands
-//! config: the configuration file
+//! target_config: the configuration file of a target
+//! config: the configuration file of an instance
 //! device publish cidr: words of options
 //! runtime_dir keys: where instances are found; keys and known peers
 //! log: messages, at a limited rate
@@ -35,6 +36,7 @@ mod publish;
 mod runtime_dir;
 mod settings;
 mod supervisor;
+mod target_config;
 
 use std::process::ExitCode;
 

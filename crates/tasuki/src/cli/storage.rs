@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use storage::{DiskUrl, LunDefinition, PORT};
+use storage::{DiskUrl, LunDefinition, parse_size};
 
 use super::CredentialArgs;
 use crate::runtime_dir::InstanceName;
@@ -38,6 +38,7 @@ pub(crate) enum TargetCommand {
     Remove(TargetUnitArgs),
     /// Change the keys of all sealed sessions of a target now
     Rekey(TargetNameArgs),
+    Resize(TargetResizeArgs),
     /// Show targets and their logical units
     Ls(TargetPsArgs),
     /// Show the sessions of targets
@@ -57,14 +58,19 @@ Examples:
   tasuki target up disks --lun file:/srv/a.img
   tasuki target up disks --lun block:/dev/vg/a --lun file:/srv/b.img,ro --net web
   tasuki target up disks --tls --cert host.pem --key host.key --ca ca.pem --lun file:/srv/a.img
-  tasuki target up scratch --plain --lun memory:1G,block=4096")]
+  tasuki target up scratch --plain --lun memory:1G,block=4096
+  tasuki target up -f /etc/tasuki/disks.toml")]
 pub(crate) struct TargetUpArgs {
-    /// Name of the target: a-z, 0-9 and -, at most 32
-    #[arg(value_name = "NAME")]
-    pub(crate) name: InstanceName,
+    /// Name of the target: a-z, 0-9 and -, at most 32 [default: that of the file, without .toml]
+    #[arg(value_name = "NAME", required_unless_present = "config")]
+    pub(crate) name: Option<InstanceName>,
+    /// Read the configuration from FILE (TOML): units, users, who may use which; options win
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// A logical unit, the first is LUN 0: file:PATH, block:PATH, memory:SIZE or null:SIZE, with
-    /// options after commas: ro, removable, writethrough, block=4096, serial=TEXT
-    #[arg(long = "lun", value_name = "VOLUME[,OPTION...]", required = true)]
+    /// options after commas: ro, removable, writethrough, block=4096, serial=TEXT; instead of those
+    /// of the file
+    #[arg(long = "lun", value_name = "VOLUME[,OPTION...]", required_unless_present = "config")]
     pub(crate) luns: Vec<LunDefinition>,
     /// Accept initiators without encryption or authentication, instead of sealed ones
     #[arg(long)]
@@ -80,9 +86,9 @@ pub(crate) struct TargetUpArgs {
     /// Listen at this address of the instance [default: all]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) address: Option<IpAddr>,
-    /// Listen at this port
-    #[arg(long, value_name = "PORT", default_value_t = PORT)]
-    pub(crate) port: u16,
+    /// Listen at this port [default: 3260]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
     /// iSCSI name of the target [default: iqn.2026-11.tasuki:NAME]
     #[arg(long, value_name = "IQN")]
     pub(crate) iqn: Option<String>,
@@ -134,6 +140,28 @@ pub(crate) struct TargetUnitArgs {
     pub(crate) lun: u16,
 }
 
+/// Change the size of a logical unit of a running target
+///
+/// With SIZE a file grows or shrinks; what is behind the new end is lost. Without SIZE the unit
+/// gets the size that its file or block device has now. Commands that are under way end before,
+/// and initiators learn it by a unit attention.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tasuki target resize disks 0 2G
+  lvextend -L 2G vg/a && tasuki target resize disks 1")]
+pub(crate) struct TargetResizeArgs {
+    /// Name of the target
+    #[arg(value_name = "NAME")]
+    pub(crate) name: InstanceName,
+    /// Number of the unit
+    #[arg(value_name = "LUN")]
+    pub(crate) lun: u16,
+    /// Its bytes, or with K, M, G or T; a whole number of blocks
+    #[arg(value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct TargetPsArgs {
     /// Print JSON: an array with one object per target
@@ -156,6 +184,23 @@ pub(crate) struct DiskArgs {
     pub(crate) command: DiskCommand,
 }
 
+/// How this initiator and the target prove who they are (CHAP)
+///
+/// Secrets are in files, which belong to root or this user and which nobody else can read.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "CHAP")]
+pub(crate) struct ChapArgs {
+    /// Prove to be this user
+    #[arg(long, value_name = "NAME", requires = "secret_file")]
+    pub(crate) user: Option<String>,
+    /// By the secret in this file
+    #[arg(long, value_name = "FILE", requires = "user")]
+    pub(crate) secret_file: Option<PathBuf>,
+    /// The target has to prove that it knows the secret in this file
+    #[arg(long, value_name = "FILE", requires = "user")]
+    pub(crate) target_secret_file: Option<PathBuf>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum DiskCommand {
     Ls(DiskLsArgs),
@@ -171,6 +216,8 @@ pub(crate) struct DiskAccessArgs {
     /// Trust the key of a target that is not known yet, and keep it
     #[arg(long)]
     pub(crate) accept_new: bool,
+    #[command(flatten)]
+    pub(crate) chap: ChapArgs,
     #[command(flatten)]
     pub(crate) credentials: CredentialArgs,
 }

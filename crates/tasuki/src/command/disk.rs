@@ -1,6 +1,7 @@
 //! `tasuki disk`: logical units of iSCSI targets, from an instance.
 
 mod access;
+mod identity;
 
 use std::ffi::OsStr;
 use std::future::Future;

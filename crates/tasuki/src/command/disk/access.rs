@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use seal::{Fingerprint, Judgement, PeerIdentity, Reason};
 use storage::{
-    AUTHORITY, Credentials, DiskPortal, DiskTransport, DiskUrl, Initiator, InitiatorError,
+    Credentials, DiskPortal, DiskTransport, DiskUrl, Initiator, InitiatorError, InitiatorIdentity,
     IscsiName, Judge, Refusal, Scheme, TransportError,
 };
 
 use super::super::credentials::credentials;
+use super::identity::identity;
 use crate::cli::DiskAccessArgs;
 use crate::exit::{self, Code, Failure};
 use crate::keys::{KeyDirectory, KnownFile};
@@ -22,7 +23,7 @@ use crate::keys::{KeyDirectory, KnownFile};
 #[derive(Debug)]
 pub(super) struct DiskAccess {
     args: DiskAccessArgs,
-    name: IscsiName,
+    identity: InitiatorIdentity,
     keys: Arc<KeyDirectory>,
 }
 
@@ -30,10 +31,10 @@ impl DiskAccess {
     /// By these options.
     ///
     /// # Errors
-    /// The name is none of an initiator.
+    /// The name is none of an initiator, or a secret cannot be read.
     pub(super) fn new(args: &DiskAccessArgs) -> Result<Self, Failure> {
-        let name = initiator_name(args.initiator.as_deref())?;
-        Ok(Self { args: args.clone(), name, keys: Arc::new(KeyDirectory::find()?) })
+        let identity = identity(args.initiator.as_deref(), &args.chap)?;
+        Ok(Self { args: args.clone(), identity, keys: Arc::new(KeyDirectory::find()?) })
     }
 
     /// A session with a target; without one for discovery.
@@ -47,7 +48,7 @@ impl DiskAccess {
     ) -> Result<Initiator, Failure> {
         let portal = self.portal(url)?;
         loop {
-            match Initiator::connect(&portal, &self.name, target).await {
+            match Initiator::connect(&portal, &self.identity, target).await {
                 Err(InitiatorError::Transport {
                     address,
                     source: TransportError::Unknown(key),
@@ -105,7 +106,9 @@ impl DiskAccess {
             InitiatorError::Transport { address, source } => {
                 self.transport_failure(*address, source)
             }
-            InitiatorError::Refused(_) => Failure::new(Code::Rights, error.to_string()),
+            InitiatorError::Refused(_) | InitiatorError::Unproved(_) => {
+                Failure::new(Code::Rights, error.to_string())
+            }
             InitiatorError::Connect { .. } => Failure::new(Code::Configuration, error.to_string()),
             _ => Failure::new(Code::Internal, error.to_string()),
         }
@@ -159,17 +162,4 @@ fn judge(
         Judgement::Unknown => Err(Refusal::Unknown),
         Judgement::Changed { known } => Err(Refusal::Changed(known.fingerprint())),
     }
-}
-
-/// The name that is asked for, or one of this machine.
-fn initiator_name(given: Option<&str>) -> Result<IscsiName, Failure> {
-    let machine = || {
-        let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
-        let id: String = id.chars().filter(char::is_ascii_hexdigit).take(12).collect();
-        format!("{AUTHORITY}:host{id}")
-    };
-    let name = given.map_or_else(machine, str::to_owned);
-    name.parse().map_err(|error| {
-        Failure::new(Code::Usage, format!("`{name}` is no name of an initiator: {error}"))
-    })
 }
