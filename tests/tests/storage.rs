@@ -9,6 +9,8 @@ use tasuki_tests::{Finished, Mode, Running, STACK, World, installed, sha256, ski
 
 /// Bytes of the image of the first unit.
 const SIZE: usize = 64 << 20;
+/// How long libiscsi's tests may take: their waits alone are a minute.
+const SUITE: Duration = Duration::from_secs(600);
 
 /// A world with an instance, whose tests need these programs.
 fn world(programs: &[&str]) -> Option<World> {
@@ -95,9 +97,8 @@ fn suite(lun: &str) {
     let Some(world) = world(&["iscsi-test-cu"]) else { return };
     let (_, file) = image(&world, "a.img");
     target_up(&world, &[&lun.replace("FILE", &file)]);
-    // Thousands of writes that are flushed: minutes on a slow disk.
-    let words = ["iscsi-test-cu", "--dataloss", &unit(0)];
-    let said = world.spawn(&words).finish_within(Duration::from_secs(900)).success();
+    let suite = world.spawn(&["iscsi-test-cu", "--dataloss", &unit(0)]);
+    let said = suite.finish_within(SUITE).success();
     // Kind, total, ran, passed, failed, inactive. What must fail is told as failed above it.
     let tests = said.stdout.lines().find_map(|line| line.trim().strip_prefix("tests "));
     let counts: Vec<&str> = tests.unwrap_or_default().split_whitespace().collect();

@@ -4,11 +4,15 @@
 //! MaxRecvDataSegmentLength. A payload that lies in one piece is not copied, unless it is less than
 //! an eighth of the piece. So a small payload never keeps a large piece alive, and memory that
 //! payloads keep is at most eight times their length.
+//!
+//! Payloads of data may come in parts instead, before they are complete: an initiator puts them
+//! where they belong without keeping or copying them before.
 
 mod decoder;
 mod encoder;
+mod payload_parts;
 
-pub use decoder::{Decoder, RawPdu};
+pub use decoder::{Decoded, Decoder, RawPdu};
 pub use encoder::encode;
 
 #[cfg(test)]

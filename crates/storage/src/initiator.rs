@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use iscsi::initiator::{DiscoveredTarget, Ending};
 use iscsi::pdu::{Isid, LogoutReason, ServiceResponse};
 use iscsi::settings::ChapPolicy;
@@ -25,6 +25,7 @@ use tokio::task::AbortHandle;
 
 pub use self::disk_portal::DiskPortal;
 pub use self::error::InitiatorError;
+use crate::data_in::{CommandDataIn, in_one_piece};
 use crate::stream::{self, StreamProtocol, StreamSignals};
 use crate::transport::Opened;
 
@@ -99,17 +100,19 @@ struct Shared {
     attentions: RefCell<Vec<u16>>,
     slots: Semaphore,
     started: Instant,
+    /// Received bytes lie in memory of the socket.
+    in_place: bool,
 }
 
 #[derive(Debug)]
 struct OpenRequest {
-    data: BytesMut,
+    data: CommandDataIn,
     answer: oneshot::Sender<Answer>,
 }
 
 #[derive(Debug)]
 enum Answer {
-    Response { status: u8, sense: Bytes, data: Bytes },
+    Response { status: u8, sense: Bytes, data: Vec<Bytes> },
     Targets(Vec<DiscoveredTarget>),
     Failed,
     Lost(String),
@@ -158,6 +161,7 @@ impl Initiator {
             attentions: RefCell::default(),
             slots: Semaphore::new(usize::from(QUEUE_DEPTH)),
             started: Instant::now(),
+            in_place: opened.reader.is_in_place(),
         });
         let connection = tokio::task::spawn_local(Rc::clone(&shared).run(opened));
         // A login that nobody waits for would end a later session, if it came to its end.
@@ -247,10 +251,25 @@ impl Initiator {
         block: u64,
         blocks: u32,
     ) -> Result<Bytes, InitiatorError> {
+        self.read_pieces(lun, capacity, block, blocks).await.map(in_one_piece)
+    }
+
+    /// As [`Self::read`]. The pieces lie one behind the other, where they were received.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub async fn read_pieces(
+        &self,
+        lun: u16,
+        capacity: Capacity,
+        block: u64,
+        blocks: u32,
+    ) -> Result<Vec<Bytes>, InitiatorError> {
         let cdb = transfer(0x88, block, blocks);
         let len = blocks * capacity.block_size;
-        let data = self.read_by(lun, &cdb, len).await?;
-        if data.len() == len as usize { Ok(data) } else { Err(InitiatorError::Answer(cdb[0])) }
+        let pieces = self.command(lun, &cdb, Vec::new(), len).await?;
+        let came: usize = pieces.iter().map(Bytes::len).sum();
+        if came == len as usize { Ok(pieces) } else { Err(InitiatorError::Answer(cdb[0])) }
     }
 
     /// Writes blocks (WRITE (16), SBC-3 5.34). They are in the unit's cache then.
@@ -287,7 +306,7 @@ impl Initiator {
     }
 
     async fn read_by(&self, lun: u16, cdb: &[u8], len: u32) -> Result<Bytes, InitiatorError> {
-        self.command(lun, cdb, Vec::new(), len).await
+        self.command(lun, cdb, Vec::new(), len).await.map(in_one_piece)
     }
 
     /// A command, again while it finds unit attentions.
@@ -300,7 +319,7 @@ impl Initiator {
         cdb: &[u8],
         data_out: Vec<Bytes>,
         expected_in: u32,
-    ) -> Result<Bytes, InitiatorError> {
+    ) -> Result<Vec<Bytes>, InitiatorError> {
         let operation = cdb.first().copied().unwrap_or(0);
         let lun = Lun::from_number(lun).ok_or(InitiatorError::Answer(operation))?;
         for _ in 0..ATTENTIONS {
@@ -418,7 +437,7 @@ impl Shared {
             return Answer::Lost(ENDED.to_owned());
         }
         let (answer, answered) = oneshot::channel();
-        let data = BytesMut::with_capacity(room as usize);
+        let data = CommandDataIn::new(room);
         self.open.borrow_mut().insert(request, OpenRequest { data, answer });
         self.signals.output.notify_one();
         answered.await.unwrap_or_else(|_| Answer::Lost(ENDED.to_owned()))
@@ -457,7 +476,7 @@ impl Shared {
                 InitiatorEvent::LoggedIn { .. } => self.logged_in(Ok(())),
                 InitiatorEvent::DataIn { command, offset, data } => {
                     if let Some(open) = self.open.borrow_mut().get_mut(&command) {
-                        place(&mut open.data, offset as usize, &data);
+                        open.data.put(offset as usize, data, self.in_place);
                     }
                 }
                 InitiatorEvent::Response { command, response, status, sense, .. } => {
@@ -492,9 +511,9 @@ impl Shared {
         }
     }
 
-    fn finish(&self, request: CommandId, answer: impl FnOnce(Bytes) -> Answer) {
+    fn finish(&self, request: CommandId, answer: impl FnOnce(Vec<Bytes>) -> Answer) {
         if let Some(open) = self.open.borrow_mut().remove(&request) {
-            let _ = open.answer.send(answer(open.data.freeze()));
+            let _ = open.answer.send(answer(open.data.into_pieces()));
         }
     }
 
@@ -507,28 +526,9 @@ impl Shared {
     }
 }
 
-/// Puts data-in at its place. The connection has checked that it is within the room.
-fn place(data: &mut BytesMut, offset: usize, part: &[u8]) {
-    if data.len() < offset {
-        data.put_bytes(0, offset - data.len());
-    }
-    let over = part.len().min(data.len() - offset);
-    data[offset..offset + over].copy_from_slice(&part[..over]);
-    data.extend_from_slice(&part[over..]);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn parts_come_in_any_order() {
-        let mut data = BytesMut::new();
-        place(&mut data, 4, b"ef");
-        place(&mut data, 0, b"abcd");
-        place(&mut data, 5, b"fgh");
-        assert_eq!(&data[..], b"abcdefgh");
-    }
 
     #[test]
     fn sense_data_has_two_formats() {

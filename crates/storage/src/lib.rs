@@ -22,7 +22,7 @@
 //! access: who may use a target
 //! stream state_file volume: writing to a stream; state that outlives the target; where bytes are
 //! transport: how streams are protected
-//! ring: io_uring
+//! ring data_in: io_uring; the data-in of a command
 //! counters memory secret_file: what is counted; aligned memory; files with secrets
 //! ```
 
@@ -31,6 +31,7 @@ mod command;
 mod connection;
 mod copy;
 mod counters;
+mod data_in;
 mod definition;
 mod device;
 mod disk;

@@ -1,59 +1,196 @@
 //! Memory that a file can be read into and written from without a copy (O_DIRECT).
+//!
+//! Fresh memory costs a page fault for each of its pages, and unmapping it costs as much again. So
+//! a pool keeps memory that is free, up to [`MOST_FREE`] bytes, in classes of powers of two.
+//!
+//! Memory that was used before still has its old bytes, which may be another unit's. Nobody sees
+//! them: [`AlignedMemory`] shows only what was appended, or filled by the kernel, since it was
+//! made.
+
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use aligned_vec::{AVec, ConstAlign};
 use bytes::Bytes;
 
 /// Alignment in bytes: a page, which all devices take.
 pub(crate) const ALIGNMENT: usize = 4096;
+/// Bytes of the largest class. Longer memory is not kept.
+const LARGEST: usize = 2 << 20;
+/// Classes: one page, two, four and so on.
+const CLASSES: usize = (LARGEST / ALIGNMENT).trailing_zeros() as usize + 1;
+/// Free bytes that a pool keeps: as much data-in as one session may have on its way.
+const MOST_FREE: usize = 16 << 20;
+/// Zeroes that are there at all times: as many as a command reads at once.
+const ZEROES: usize = 512 << 10;
 
-/// Bytes at the begin of a page.
+/// All bytes of it are initialized.
+type Memory = AVec<u8, ConstAlign<ALIGNMENT>>;
+
+/// The process's pool.
+static POOL: MemoryPool = MemoryPool::new();
+static ZERO: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(vec![0; ZEROES]));
+
+/// A pool of memory. Any thread may give memory back.
 #[derive(Debug)]
-pub(crate) struct AlignedMemory(AVec<u8, ConstAlign<ALIGNMENT>>);
+struct MemoryPool(Mutex<FreeMemory>);
+
+impl MemoryPool {
+    const fn new() -> Self {
+        Self(Mutex::new(FreeMemory { classes: [const { Vec::new() }; CLASSES], len: 0 }))
+    }
+
+    /// Memory of at least `room` bytes.
+    fn take(&self, room: usize) -> Memory {
+        let class = class_of(room);
+        let free = class.and_then(|class| self.with(|free| free.take(class)));
+        free.unwrap_or_else(|| fresh(class.map_or(room, |class| ALIGNMENT << class)))
+    }
+
+    fn put(&self, memory: Memory) {
+        // What is not kept is unmapped without the lock.
+        drop(self.with(|free| free.put(memory)));
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut FreeMemory) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Memory that is free. The memory last used comes first: it may be in a cache.
+#[derive(Debug)]
+struct FreeMemory {
+    classes: [Vec<Memory>; CLASSES],
+    /// Bytes of all.
+    len: usize,
+}
+
+/// The class of memory that has `room` bytes. `None`: it is longer than the largest class.
+fn class_of(room: usize) -> Option<usize> {
+    let class = room.div_ceil(ALIGNMENT).max(1).next_power_of_two().trailing_zeros() as usize;
+    (class < CLASSES).then_some(class)
+}
+
+impl FreeMemory {
+    fn take(&mut self, class: usize) -> Option<Memory> {
+        let memory = self.classes[class].pop()?;
+        self.len -= memory.len();
+        Some(memory)
+    }
+
+    /// Keeps memory. It comes back if there is enough, or if it is of no class.
+    fn put(&mut self, memory: Memory) -> Option<Memory> {
+        let class = class_of(memory.len()).filter(|class| memory.len() == ALIGNMENT << class);
+        match class {
+            Some(class) if self.len + memory.len() <= MOST_FREE => {
+                self.len += memory.len();
+                self.classes[class].push(memory);
+                None
+            }
+            _ => Some(memory),
+        }
+    }
+}
+
+/// Zeroes.
+fn fresh(len: usize) -> Memory {
+    let mut memory = AVec::with_capacity(ALIGNMENT, len);
+    memory.resize(len, 0);
+    memory
+}
+
+/// Bytes at the begin of a page, and room for more behind them.
+#[derive(Debug)]
+pub(crate) struct AlignedMemory {
+    pool: &'static MemoryPool,
+    memory: Memory,
+    /// Bytes at the front that were put there since this was made.
+    len: usize,
+}
 
 impl AlignedMemory {
-    /// Zeroes.
-    pub(crate) fn new(len: usize) -> Self {
-        let mut bytes = AVec::new(ALIGNMENT);
-        bytes.resize(len, 0);
-        Self(bytes)
+    /// No bytes, and room for so many.
+    pub(crate) fn with_room(room: usize) -> Self {
+        Self::of(&POOL, room)
+    }
+
+    fn of(pool: &'static MemoryPool, room: usize) -> Self {
+        Self { pool, memory: pool.take(room), len: 0 }
     }
 
     /// A copy of the pieces, one behind the other.
     pub(crate) fn gather(pieces: &[Bytes]) -> Self {
-        let len = pieces.iter().map(Bytes::len).sum();
-        let mut bytes = AVec::with_capacity(ALIGNMENT, len);
+        let mut memory = Self::with_room(pieces.iter().map(Bytes::len).sum());
         for piece in pieces {
-            bytes.extend_from_slice(piece);
+            memory.append(piece);
         }
-        Self(bytes)
+        memory
     }
 
     pub(crate) fn append(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+        self.grow(bytes.len()).copy_from_slice(bytes);
     }
 
     pub(crate) fn append_zeroes(&mut self, len: usize) {
-        self.0.resize(self.0.len() + len, 0);
+        self.grow(len).fill(0);
+    }
+
+    /// Its bytes, to be changed.
+    pub(crate) fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[..self.len]
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.len
     }
 
+    /// Forgets the bytes behind the first `len`.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Bytes that it can have.
+    pub(crate) fn room(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Where the kernel may put up to [`Self::room`] bytes.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.0.as_mut_ptr()
+        self.memory.as_mut_ptr()
     }
 
-    /// The first `len` bytes, without a copy.
-    pub(crate) fn into_bytes(mut self, len: usize) -> Bytes {
-        self.0.truncate(len);
+    /// The kernel has filled the first `len` bytes.
+    pub(crate) fn set_filled(&mut self, len: usize) {
+        self.len = len.min(self.memory.len());
+    }
+
+    /// Its bytes, without a copy. The memory is free again with the last handle of them.
+    pub(crate) fn into_bytes(self) -> Bytes {
         Bytes::from_owner(self)
+    }
+
+    /// So many bytes behind those that are there. The caller writes all of them.
+    fn grow(&mut self, by: usize) -> &mut [u8] {
+        let (start, end) = (self.len, self.len + by);
+        if end > self.memory.len() {
+            let mut longer = Self::of(self.pool, end);
+            longer.memory[..start].copy_from_slice(&self.memory[..start]);
+            std::mem::swap(&mut self.memory, &mut longer.memory);
+        }
+        self.len = end;
+        &mut self.memory[start..end]
     }
 }
 
 impl AsRef<[u8]> for AlignedMemory {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        &self.memory[..self.len]
+    }
+}
+
+impl Drop for AlignedMemory {
+    fn drop(&mut self) {
+        let memory = std::mem::replace(&mut self.memory, AVec::new(ALIGNMENT));
+        self.pool.put(memory);
     }
 }
 
@@ -61,10 +198,89 @@ impl AsRef<[u8]> for AlignedMemory {
 pub(crate) fn aligned(pieces: &[Bytes]) -> Bytes {
     match pieces {
         [one] if one.as_ptr().addr().is_multiple_of(ALIGNMENT) => one.clone(),
-        _ => {
-            let memory = AlignedMemory::gather(pieces);
-            let len = memory.len();
-            memory.into_bytes(len)
+        _ => AlignedMemory::gather(pieces).into_bytes(),
+    }
+}
+
+/// So many zeroes. They are not made anew unless they are many.
+pub(crate) fn zeroes(len: usize) -> Bytes {
+    if len <= ZEROES {
+        return ZERO.slice(..len);
+    }
+    let mut memory = AlignedMemory::with_room(len);
+    memory.append_zeroes(len);
+    memory.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pool that no other test uses.
+    fn pool() -> &'static MemoryPool {
+        Box::leak(Box::new(MemoryPool::new()))
+    }
+
+    #[test]
+    fn memory_is_used_again_and_shows_nothing_of_before() {
+        let pool = pool();
+        for len in [1, ALIGNMENT, ALIGNMENT + 1, 100_000, 512 << 10, LARGEST] {
+            let mut memory = AlignedMemory::of(pool, len);
+            let place = memory.as_mut_ptr();
+            memory.append(&vec![0x5e; len]);
+            let shown = memory.into_bytes();
+            let part = shown.slice(..1);
+            drop(shown);
+            let other = AlignedMemory::of(pool, len).as_mut_ptr();
+            assert_ne!(other, place, "it lives as long as a part of its bytes");
+            assert_eq!(part[0], 0x5e);
+            pool.with(|free| while free.take(class_of(len).unwrap()).is_some() {});
+            drop(part);
+
+            let mut again = AlignedMemory::of(pool, len);
+            assert_eq!(again.as_mut_ptr(), place, "{len} bytes are fresh");
+            assert_eq!((again.len(), again.as_ref()), (0, &[][..]));
+            again.append(b"new");
+            again.append_zeroes(len / 2);
+            let bytes = again.into_bytes();
+            assert_eq!((bytes.len(), &bytes[..3]), (3 + len / 2, &b"new"[..]));
+            assert!(bytes[3..].iter().all(|byte| *byte == 0), "old bytes are seen");
         }
+    }
+
+    #[test]
+    fn memory_that_grows_keeps_its_bytes() {
+        let mut memory = AlignedMemory::with_room(1);
+        let mut expected = Vec::new();
+        for (byte, len) in [(1, 4096), (2, 5000), (3, 70_000), (4, 3 << 20)] {
+            memory.append(&vec![byte; len]);
+            expected.extend(vec![byte; len]);
+        }
+        assert!(memory.as_mut_ptr().addr().is_multiple_of(ALIGNMENT));
+        assert!(memory.as_ref() == expected);
+    }
+
+    #[test]
+    fn what_is_kept_has_a_bound() {
+        let pool = pool();
+        let kept = || pool.with(|free| free.len);
+        let all: Vec<_> = (0..64).map(|_| AlignedMemory::of(pool, 1 << 20)).collect();
+        assert_eq!(kept(), 0);
+        drop(all);
+        assert_eq!(kept(), MOST_FREE);
+        drop(AlignedMemory::of(pool, LARGEST + 1));
+        assert_eq!(kept(), MOST_FREE);
+        let one = AlignedMemory::of(pool, 1 << 20);
+        assert_eq!(kept(), MOST_FREE - (1 << 20));
+        drop(one);
+        assert_eq!(kept(), MOST_FREE);
+    }
+
+    #[test]
+    fn zeroes_are_zero_and_shared() {
+        let (few, many) = (zeroes(4096), zeroes(ZEROES + 1));
+        assert_eq!(few.as_ptr(), zeroes(ZEROES).as_ptr());
+        assert!(few.iter().chain(&many).all(|byte| *byte == 0));
+        assert_eq!((few.len(), many.len()), (4096, ZEROES + 1));
     }
 }

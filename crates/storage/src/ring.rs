@@ -112,20 +112,24 @@ impl Ring {
         }
     }
 
-    /// Reads from `offset` into the memory, which comes back with the number of its first bytes
-    /// that were read: fewer than it has only at the file's end.
+    /// Reads `len` bytes from `offset`: fewer only at the file's end. The memory has nothing else.
     pub(crate) async fn read(
         &self,
         file: &Rc<OwnedFd>,
         offset: u64,
-        mut memory: AlignedMemory,
-    ) -> (io::Result<u32>, AlignedMemory) {
-        let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
+        len: usize,
+    ) -> io::Result<AlignedMemory> {
+        let mut memory = AlignedMemory::with_room(len);
+        let room = len.min(memory.room());
+        let most = u32::try_from(room).unwrap_or(u32::MAX);
         let fd = types::Fd(file.as_raw_fd());
-        let entry = opcode::Read::new(fd, memory.as_mut_ptr(), len).offset(offset).build();
+        let entry = opcode::Read::new(fd, memory.as_mut_ptr(), most).offset(offset).build();
         match self.operate(file, entry, Held::Memory(memory)).await {
-            (result, Held::Memory(memory)) => (result, memory),
-            (result, _) => (result.and(Err(ended())), AlignedMemory::new(0)),
+            (Ok(read), Held::Memory(mut memory)) => {
+                memory.set_filled(read as usize);
+                Ok(memory)
+            }
+            (result, _) => Err(result.err().unwrap_or_else(ended)),
         }
     }
 

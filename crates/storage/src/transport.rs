@@ -13,16 +13,17 @@
 //!                              ◀── opener, sealer ◀── TcpStream
 //! ```
 //!
-//! **Copies.** Plain: one into or out of the socket. TLS: one more in each direction, within
-//! rustls. Sealed, sending: the pieces of a chunk are gathered into an area of the sending pool,
-//! sealed there, and sent from there. Sealed, receiving: one out of the socket; the record is
-//! opened where it lies.
+//! **Copies.** Plain: one into or out of the socket; an initiator receives in place, and copies
+//! data-in once to where it belongs. TLS: one more in each direction, within rustls. Sealed,
+//! sending: the pieces of a chunk are gathered into an area of the sending pool, sealed there, and
+//! sent from there. Sealed, receiving: one out of the socket; the record is opened where it lies.
 
 mod buffer;
 mod credentials;
 mod ends;
 mod error;
 mod halves;
+mod in_place;
 mod sealed;
 mod sealed_reader;
 mod sealed_state;

@@ -25,7 +25,7 @@ use scsi::{
     Allocation, ByteRange, Extent, ExtentState, MediumError, MediumOperation, MediumOutput, ReadTo,
 };
 
-use crate::memory::AlignedMemory;
+use crate::memory::{AlignedMemory, zeroes};
 use crate::ring::Ring;
 
 use self::file::FileVolume;
@@ -154,7 +154,7 @@ impl Volume {
         match &self.kind {
             Kind::File(file) => file.read(offset, len).await,
             Kind::Memory(memory) => Ok(memory.borrow().read(offset, len)),
-            Kind::Null => Ok(AlignedMemory::new(len).into_bytes(len)),
+            Kind::Null => Ok(zeroes(len)),
         }
     }
 
@@ -244,9 +244,7 @@ impl Volume {
     async fn repeat(&self, range: ByteRange, block: &Bytes) -> Result<(), MediumError> {
         let whole = usize::try_from(range.len).unwrap_or(usize::MAX).min(REPEATED);
         let many = vec![block.clone(); whole.div_ceil(block.len().max(1))];
-        let memory = AlignedMemory::gather(&many);
-        let len = memory.len();
-        let many = memory.into_bytes(len);
+        let many = AlignedMemory::gather(&many).into_bytes();
         let mut offset = range.offset;
         while offset < range.end() {
             let len = (range.end() - offset).min(many.len() as u64);

@@ -2,6 +2,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
+use super::payload_parts::PayloadParts;
 use crate::error::ProtocolError;
 use crate::pdu::{BHS, Bhs};
 
@@ -18,6 +19,23 @@ pub struct RawPdu {
     pub data_is_sound: bool,
 }
 
+/// What [`Decoder::decode_parts`] finds next.
+#[derive(Debug, Clone)]
+pub enum Decoded {
+    /// A PDU. Nothing of it lies in the input's memory.
+    Pdu(RawPdu),
+    /// The header of a PDU whose payload comes in parts.
+    Begin(Bhs),
+    /// The next bytes of that payload, where they lie in the input. Empty if only padding or digest
+    /// came.
+    Part {
+        /// The bytes.
+        data: Bytes,
+        /// `Some` with the last part: whether the payload's digest is right, or there is none.
+        is_sound: Option<bool>,
+    },
+}
+
 /// Cuts a stream of bytes into PDUs.
 #[derive(Debug)]
 pub struct Decoder {
@@ -28,13 +46,15 @@ pub struct Decoder {
     header: Vec<u8>,
     /// The payload as far as it is there, of a PDU whose header is complete.
     body: Option<BytesMut>,
+    /// The rest of a payload that comes in parts.
+    parts: Option<PayloadParts>,
 }
 
 impl Decoder {
     /// A decoder without digests for payloads of up to that many bytes.
     pub fn new(max_data: u32) -> Self {
         let header = Vec::with_capacity(BHS + 4);
-        Self { max_data, header_digest: false, data_digest: false, header, body: None }
+        Self { max_data, header_digest: false, data_digest: false, header, body: None, parts: None }
     }
 
     /// Sets what the login agreed on. It holds from the next PDU on.
@@ -45,7 +65,7 @@ impl Decoder {
 
     /// Whether a part of a PDU is there.
     pub fn is_inside_pdu(&self) -> bool {
-        !self.header.is_empty()
+        !self.header.is_empty() || self.parts.is_some()
     }
 
     /// Bytes that the decoder keeps.
@@ -75,15 +95,59 @@ impl Decoder {
             let body = input.split_to(wire);
             return Ok(Some(self.finish(bhs, length, &body)));
         }
+        Ok(self.fill_body(input).map(|body| self.finish(bhs, length, &body)))
+    }
+
+    /// As [`Decoder::decode`]. But payloads of PDUs that are `in_parts` are handed on as they come,
+    /// and the others are copied: whoever has the parts may reuse the input's memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Decoder::decode`].
+    pub fn decode_parts(
+        &mut self,
+        input: &mut Bytes,
+        in_parts: impl FnOnce(&Bhs) -> bool,
+    ) -> Result<Option<Decoded>, ProtocolError> {
+        if let Some(parts) = &mut self.parts {
+            if input.is_empty() {
+                return Ok(None);
+            }
+            let (data, is_sound) = parts.take(input);
+            if is_sound.is_some() {
+                self.parts = None;
+            } else if data.is_empty() {
+                return Ok(None);
+            }
+            return Ok(Some(Decoded::Part { data, is_sound }));
+        }
+        if self.body.is_none() {
+            if !self.fill_header(input) {
+                return Ok(None);
+            }
+            self.check_header()?;
+        }
+        let bhs = self.bhs();
+        let length = bhs.data_len() as usize;
+        if self.body.is_none() && length > 0 && in_parts(&bhs) {
+            self.parts = Some(PayloadParts::new(length, self.data_digest));
+            self.forget_header();
+            return Ok(Some(Decoded::Begin(bhs)));
+        }
+        Ok(self.fill_body(input).map(|body| Decoded::Pdu(self.finish(bhs, length, &body))))
+    }
+
+    /// Copies the payload, its padding and its digest. `None`: not all is there.
+    fn fill_body(&mut self, input: &mut Bytes) -> Option<Bytes> {
+        let wire = self.body_on_wire(self.bhs().data_len() as usize);
         let body = self.body.get_or_insert_with(|| BytesMut::with_capacity(wire));
         let step = (wire - body.len()).min(input.len());
         body.extend_from_slice(&input[..step]);
         input.advance(step);
         if body.len() < wire {
-            return Ok(None);
+            return None;
         }
-        let body = self.body.take().unwrap_or_default().freeze();
-        Ok(Some(self.finish(bhs, length, &body)))
+        self.body.take().map(BytesMut::freeze)
     }
 
     fn bhs(&self) -> Bhs {
@@ -147,8 +211,12 @@ impl Decoder {
             0 => Bytes::new(),
             length => Bytes::copy_from_slice(&self.header[BHS..BHS + length]),
         };
+        self.forget_header();
+        RawPdu { bhs, ahs, data: body.slice(..length), data_is_sound }
+    }
+
+    fn forget_header(&mut self) {
         self.header.clear();
         self.header.shrink_to(BHS + 4);
-        RawPdu { bhs, ahs, data: body.slice(..length), data_is_sound }
     }
 }

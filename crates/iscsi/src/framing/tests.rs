@@ -114,6 +114,60 @@ proptest! {
     }
 
     #[test]
+    fn payloads_in_parts_survive_any_cutting(
+        pdus in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..6),
+        cuts in prop::collection::vec(1_usize..90, 1..20),
+        digests: (bool, bool),
+        damaged: Option<prop::sample::Index>,
+    ) {
+        let pdus: Vec<_> = pdus.into_iter().map(|data| (Vec::new(), data)).collect();
+        let mut stream = wire(&pdus, digests);
+        // The last byte of a PDU with a payload: of its data, padding or digest.
+        let ends = pdus.iter().scan(0, |end, (_, data)| {
+            *end += BHS + 4 * usize::from(digests.0) + data.len().next_multiple_of(4);
+            *end += 4 * usize::from(digests.1 && !data.is_empty());
+            Some(*end)
+        });
+        let ends: Vec<usize> = ends.collect();
+        let damaged = damaged.map(|index| index.index(pdus.len()));
+        let damaged = damaged.filter(|index| digests.1 && !pdus[*index].1.is_empty());
+        if let Some(index) = damaged {
+            stream[ends[index] - 1] ^= 1;
+        }
+        let mut stream = Bytes::from(stream);
+        let mut decoder = Decoder::new(200);
+        decoder.set(200, digests.0, digests.1);
+        let mut seen: Vec<(Vec<u8>, bool)> = Vec::new();
+        for cut in cuts.iter().cycle() {
+            let mut piece = stream.split_to((*cut).min(stream.len()));
+            // Those with an even number come in parts.
+            let parts = |bhs: &Bhs| bhs.task_tag().is_multiple_of(2);
+            while let Some(decoded) = decoder.decode_parts(&mut piece, parts).expect("sound") {
+                match decoded {
+                    Decoded::Pdu(pdu) => seen.push((pdu.data.to_vec(), pdu.data_is_sound)),
+                    Decoded::Begin(bhs) => {
+                        prop_assert_eq!(bhs.task_tag() as usize, seen.len());
+                        seen.push((Vec::new(), false));
+                    }
+                    Decoded::Part { data, is_sound } => {
+                        let last = seen.last_mut().expect("it has begun");
+                        last.0.extend_from_slice(&data);
+                        last.1 = is_sound.unwrap_or(false);
+                    }
+                }
+            }
+            prop_assert!(piece.is_empty());
+            if stream.is_empty() {
+                break;
+            }
+        }
+        prop_assert!(!decoder.is_inside_pdu());
+        let sound = |index| damaged != Some(index);
+        let expected = pdus.into_iter().enumerate().map(|(index, (_, data))| (data, sound(index)));
+        prop_assert_eq!(seen, expected.collect::<Vec<_>>());
+    }
+
+    #[test]
     fn any_bytes_stay_within_the_bound(bytes: Vec<u8>, digests: (bool, bool)) {
         let mut decoder = Decoder::new(600);
         decoder.set(600, digests.0, digests.1);

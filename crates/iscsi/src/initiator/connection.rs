@@ -7,11 +7,11 @@ use bytes::Bytes;
 
 use super::config::InitiatorConfig;
 use super::event::{CommandId, Ending, InitiatorEvent};
-use super::open_request::{DataRun, OpenRequest, RequestKind};
+use super::open_request::{DataRun, IncomingData, OpenRequest, RequestKind};
 use crate::error::{ProtocolError, UsageError};
-use crate::framing::Decoder;
+use crate::framing::{Decoded, Decoder};
 use crate::login::{InitiatorLogin, InitiatorStep, InitiatorWishes, LoginStages};
-use crate::pdu::{NO_TAG, Request};
+use crate::pdu::{Bhs, NO_TAG, Opcode, Request};
 use crate::serial::SerialNumber;
 use crate::settings::SessionParameters;
 
@@ -47,6 +47,8 @@ pub struct InitiatorConnection {
     /// Requests of the login, and immediate ones: header without ExpStatSN, and payload.
     pub(super) urgent: VecDeque<(Request, Bytes)>,
     pub(super) runs: VecDeque<DataRun>,
+    /// The Data-In whose payload comes now.
+    pub(super) incoming: Option<IncomingData>,
     /// Tags of commands that are not sent yet.
     pub(super) queue: VecDeque<u32>,
     /// Open requests by their tag.
@@ -101,6 +103,7 @@ impl InitiatorConnection {
             events: VecDeque::new(),
             urgent: VecDeque::new(),
             runs: VecDeque::new(),
+            incoming: None,
             queue: VecDeque::new(),
             open: BTreeMap::new(),
             tags: BTreeMap::new(),
@@ -119,18 +122,28 @@ impl InitiatorConnection {
 
     /// Takes received bytes from the front of `input`, and leaves what it cannot take now: then
     /// [`InitiatorConnection::wants_input`] is false until the shell has polled output and events.
+    /// [`InitiatorEvent::DataIn`] has its bytes where they lie in the input; nothing else of the
+    /// connection refers to its memory.
     pub fn handle_bytes(&mut self, now: Duration, input: &mut Bytes) {
         while self.wants_input() && !input.is_empty() {
-            match self.decoder.decode(input) {
-                Ok(Some(pdu)) => {
+            // RFC 7143 6.3: before the full feature phase a Data-In is out of place.
+            let in_parts = self.phase != InitiatorPhase::Login;
+            let in_parts = |bhs: &Bhs| in_parts && bhs.opcode() == Opcode::DataIn as u8;
+            let handled = match self.decoder.decode_parts(input, in_parts) {
+                Ok(Some(decoded)) => {
                     self.last_heard = now;
                     self.ping_deadline = None;
-                    if let Err(error) = self.handle_pdu(pdu) {
-                        self.close(Ending::Peer(error));
+                    match decoded {
+                        Decoded::Pdu(pdu) => self.handle_pdu(pdu),
+                        Decoded::Begin(bhs) => self.begin_data_in(&bhs),
+                        Decoded::Part { data, is_sound } => self.handle_part(data, is_sound),
                     }
                 }
-                Ok(None) => {}
-                Err(error) => self.close(Ending::Peer(error)),
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = handled {
+                self.close(Ending::Peer(error));
             }
         }
         if self.phase == InitiatorPhase::Closed {
@@ -184,6 +197,7 @@ impl InitiatorConnection {
         self.forget_secrets();
         self.urgent.clear();
         self.runs.clear();
+        self.incoming = None;
         self.queue.clear();
         self.open.clear();
         self.tags.clear();

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 
 use super::connection::InitiatorConnection;
-use super::event::{DiscoveredTarget, InitiatorEvent};
+use super::event::{CommandId, DiscoveredTarget, InitiatorEvent};
 use super::input::sense_data;
-use super::open_request::{DataRun, RequestKind};
+use super::open_request::{DataRun, IncomingData, RequestKind};
 use crate::error::ProtocolError;
-use crate::pdu::{DataIn, R2t, ScsiResponse, ServiceResponse, TextResponse};
+use crate::pdu::{Bhs, DataIn, Opcode, R2t, Response, ScsiResponse, ServiceResponse, TextResponse};
 use crate::residual::Residual;
 use crate::text;
 
@@ -17,12 +17,48 @@ const MAX_TARGET_PAIRS: usize = 65_536;
 const MAX_TEXT_PDUS: u32 = 4096;
 
 impl InitiatorConnection {
-    /// RFC 7143 11.7.
-    pub(super) fn handle_data_in(
+    /// RFC 7143 11.7: the header of a PDU whose payload comes in parts.
+    pub(super) fn begin_data_in(&mut self, bhs: &Bhs) -> Result<(), ProtocolError> {
+        let Response::DataIn(pdu) = Response::parse(bhs)? else {
+            return Err(ProtocolError::OutOfPlace(bhs.opcode()));
+        };
+        let id = self.check_data_in(&pdu, bhs.data_len())?;
+        self.incoming = Some(IncomingData { id, offset: pdu.offset, pdu });
+        Ok(())
+    }
+
+    /// The next bytes of the payload; with the last ones whether all are sound.
+    pub(super) fn handle_part(
+        &mut self,
+        data: Bytes,
+        is_sound: Option<bool>,
+    ) -> Result<(), ProtocolError> {
+        let Some(incoming) = &mut self.incoming else { return Ok(()) };
+        if !data.is_empty() {
+            let (command, offset) = (incoming.id, incoming.offset);
+            incoming.offset += u32::try_from(data.len()).unwrap_or(0);
+            self.events.push_back(InitiatorEvent::DataIn { command, offset, data });
+        }
+        match is_sound {
+            None => {}
+            // RFC 7143 7.8: at ErrorRecoveryLevel 0 the session is recovered.
+            Some(false) => return Err(ProtocolError::DataDigest(Opcode::DataIn as u8)),
+            Some(true) => {
+                if let Some(IncomingData { pdu, .. }) = self.incoming.take() {
+                    self.take_numbers(&Response::DataIn(pdu));
+                    self.end_data_in(&pdu);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a Data-In of `length` bytes is in order; its command.
+    pub(super) fn check_data_in(
         &mut self,
         pdu: &DataIn,
-        data: Bytes,
-    ) -> Result<(), ProtocolError> {
+        length: u32,
+    ) -> Result<CommandId, ProtocolError> {
         let wrong = |what| Err(ProtocolError::Data(what));
         let in_order = self.parameters.data_pdu_in_order && self.parameters.data_sequence_in_order;
         let (id, command) = self.command(pdu.task_tag)?;
@@ -33,7 +69,6 @@ impl InitiatorConnection {
         if pdu.acknowledge {
             return wrong("an acknowledgement is asked for at ErrorRecoveryLevel 0");
         }
-        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
         let expected = command.command.expected_in;
         let fits = pdu.offset.checked_add(length).is_some_and(|end| end <= expected);
         let received = command.received.saturating_add(length);
@@ -46,14 +81,16 @@ impl InitiatorConnection {
         command.data_sn = command.data_sn.wrapping_add(1);
         command.received = received;
         command.next_offset = pdu.offset + length;
-        if !data.is_empty() {
-            let offset = pdu.offset;
-            self.events.push_back(InitiatorEvent::DataIn { command: id, offset, data });
-        }
-        if let Some((status, residual)) = pdu.status {
-            self.end_request(pdu.task_tag);
+        Ok(id)
+    }
+
+    /// A Data-In is there. It may be the command's end.
+    pub(super) fn end_data_in(&mut self, pdu: &DataIn) {
+        if let Some((status, residual)) = pdu.status
+            && let Some(request) = self.end_request(pdu.task_tag)
+        {
             self.events.push_back(InitiatorEvent::Response {
-                command: id,
+                command: request.id,
                 response: ServiceResponse::Completed,
                 status,
                 sense: Bytes::new(),
@@ -61,7 +98,6 @@ impl InitiatorConnection {
                 read_residual: Residual::None,
             });
         }
-        Ok(())
     }
 
     /// RFC 7143 11.8.

@@ -77,13 +77,14 @@ pub enum InitiatorEvent {
         /// TargetAlias, if the target has one.
         alias: Option<String>,
     },
-    /// A part of a command's data-in, which belongs at that offset of its data.
+    /// A part of a command's data-in, which belongs at that offset of its data. It may come before
+    /// its digest was checked: the data is sound when the command has its `Response`.
     DataIn {
         /// The command.
         command: CommandId,
         /// Where the part begins, in bytes.
         offset: u32,
-        /// The bytes.
+        /// The bytes, where they lie in the input of `handle_bytes`.
         data: Bytes,
     },
     /// A command is done.

@@ -26,7 +26,12 @@ impl InitiatorConnection {
         }
         self.take_numbers(&response);
         match response {
-            Response::DataIn(pdu) => self.handle_data_in(&pdu, data),
+            // Those with bytes come in parts.
+            Response::DataIn(pdu) => {
+                self.check_data_in(&pdu, 0)?;
+                self.end_data_in(&pdu);
+                Ok(())
+            }
             Response::R2t(pdu) => self.handle_r2t(&pdu),
             Response::Scsi(pdu) => self.handle_status(&pdu, &data),
             Response::NopIn(pdu) => self.handle_nop(&pdu, data),
@@ -44,7 +49,7 @@ impl InitiatorConnection {
     }
 
     /// RFC 7143 4.2.2.1, 4.2.2.2: the window only rises; a status acknowledges itself.
-    fn take_numbers(&mut self, response: &Response) {
+    pub(super) fn take_numbers(&mut self, response: &Response) {
         let (exp, max, stat) = numbers(response);
         // MaxCmdSN below ExpCmdSN - 1 is ignored.
         if !max.before(exp - 1) {

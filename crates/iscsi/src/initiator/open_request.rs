@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::event::{CommandId, InitiatorCommand};
 use crate::lun::Lun;
-use crate::pdu::TaskFunction;
+use crate::pdu::{DataIn, TaskFunction};
 use crate::serial::SerialNumber;
 use crate::text::TextAssembler;
 
@@ -64,6 +64,15 @@ pub(super) struct DataRun {
     pub(super) offset: u32,
     pub(super) left: u32,
     pub(super) data_sn: u32,
+}
+
+/// A Data-In whose payload has not come to its end.
+#[derive(Debug)]
+pub(super) struct IncomingData {
+    pub(super) id: CommandId,
+    pub(super) pdu: DataIn,
+    /// Where its next byte belongs.
+    pub(super) offset: u32,
 }
 
 /// A part of data that lies in pieces. The range is inside of the data.

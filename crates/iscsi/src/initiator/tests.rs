@@ -286,11 +286,62 @@ fn a_damaged_payload_ends_the_connection() {
     let pdu = Response::DataIn(raw.data_in(tag, 0, 0));
     raw.send(&pdu, &[1; 100]);
     assert!(matches!(raw.event(), Some(InitiatorEvent::DataIn { .. })));
-    let pdu = Response::DataIn(raw.data_in(tag, 1, 100));
+    // With GOOD, which must not be told.
+    let status = Some((0, Residual::None));
+    let pdu = Response::DataIn(DataIn { status, ..raw.data_in(tag, 1, 100) });
     let mut bytes = raw.bytes(&pdu, &[1; 100]);
     bytes[60] ^= 1;
     raw.initiator.handle_bytes(NOW, &mut bytes.into());
+    // The bytes were handed on before their digest came.
+    assert!(matches!(raw.event(), Some(InitiatorEvent::DataIn { offset: 100, .. })));
     assert_eq!(raw.error(), ProtocolError::DataDigest(0x25));
+    assert!(raw.event().is_none());
+}
+
+/// The shell may reuse the memory of its input when it has put the data-in where it belongs.
+#[test]
+fn data_in_is_handed_on_as_it_comes_and_nothing_else_stays_in_the_input() {
+    for text in ["", "DataDigest=CRC32C\0"] {
+        let mut raw = RawTarget::log_in(8, text);
+        let (id, tag) = raw.start(0, 301);
+        let status = Some((0, Residual::None));
+        let data: Vec<u8> = (0..=255).cycle().take(301).collect();
+        let pdu = Response::DataIn(DataIn { status, ..raw.data_in(tag, 0, 0) });
+        let stream = raw.bytes(&pdu, &data);
+        let mut seen = vec![0; 301];
+        let mut parts = 0;
+        for (number, piece) in stream.chunks(50).enumerate() {
+            let input = Bytes::copy_from_slice(piece);
+            let memory = input.as_ptr_range();
+            raw.initiator.handle_bytes(NOW, &mut input.clone());
+            let last = 50 * number + piece.len() == stream.len();
+            while let Some(event) = raw.event() {
+                match event {
+                    InitiatorEvent::DataIn { command, offset, data } => {
+                        assert!(command == id && memory.contains(&data.as_ptr()));
+                        seen[offset as usize..][..data.len()].copy_from_slice(&data);
+                        parts += 1;
+                    }
+                    InitiatorEvent::Response { status: 0, .. } => assert!(last),
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert!(input.is_unique(), "piece {number} is kept");
+        }
+        assert!(seen == data && parts >= 6);
+        assert_eq!(raw.initiator.open_requests().count(), 0);
+
+        // Sense data lies elsewhere.
+        let (_, tag) = raw.start(0, 100);
+        let response = raw.status(tag, 0);
+        let input = Bytes::from(raw.bytes(&response, &[0, 2, 0x70, 0]));
+        raw.initiator.handle_bytes(NOW, &mut input.clone());
+        assert!(input.is_unique());
+        let sense = raw.event();
+        assert!(
+            matches!(sense, Some(InitiatorEvent::Response { sense, .. }) if sense[..] == [0x70, 0])
+        );
+    }
 }
 
 #[test]

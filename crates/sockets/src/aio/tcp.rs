@@ -14,7 +14,7 @@ use futures_io::{AsyncRead, AsyncWrite};
 use super::reactor::{Interest, Reactor};
 use crate::memory::TxSlice;
 use crate::request::{Reply, Request};
-use crate::socket::{RecvFlags, SendFlags, Socket};
+use crate::socket::{RecvFlags, RxArea, SendFlags, Socket};
 use crate::wait::Wait;
 
 /// SOL_SOCKET, SO_REUSEADDR, IPPROTO_TCP and TCP_NODELAY, by Linux's numbers.
@@ -142,6 +142,15 @@ impl AsyncTcpStream {
         let socket = &self.0.socket;
         let send = || socket.send_slices(slices, SendFlags::default(), None, Wait::No);
         poll_fn(|context| self.0.poll(Interest::Write, context, send)).await
+    }
+
+    /// Receives in place, as soon as something is there. Empty: the end of the stream.
+    ///
+    /// # Errors
+    /// As [`Socket::recv_area`].
+    pub async fn recv_area(&self) -> io::Result<RxArea> {
+        let socket = &self.0.socket;
+        poll_fn(|context| self.0.poll(Interest::Read, context, || socket.recv_area(Wait::No))).await
     }
 
     /// The socket underneath; options and addresses are its, and waited for.

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
+use crate::data_in::in_one_piece;
 use crate::initiator::{Initiator, InitiatorError};
 
 /// A future of this thread.
@@ -44,7 +45,9 @@ impl UnitSession for Initiator {
         data_out: &'a [Bytes],
         expected_in: u32,
     ) -> LocalFuture<'a, Result<Bytes, InitiatorError>> {
-        Box::pin(Self::command(self, lun, cdb, data_out.to_vec(), expected_in))
+        Box::pin(async move {
+            Self::command(self, lun, cdb, data_out.to_vec(), expected_in).await.map(in_one_piece)
+        })
     }
 
     fn take_attentions(&self) -> Vec<u16> {

@@ -47,22 +47,9 @@ impl ReceiveBuffer {
         stream: &mut (impl AsyncRead + Unpin),
     ) -> io::Result<usize> {
         self.make_room(LEAST_READ);
-        self.receive(stream, usize::MAX).await
-    }
-
-    /// Receives what is there, until the buffer has `most` bytes, which lie in one piece. As
-    /// [`Self::fill`].
-    ///
-    /// # Errors
-    /// The stream's.
-    pub(super) async fn fill_to(
-        &mut self,
-        stream: &mut (impl AsyncRead + Unpin),
-        most: usize,
-    ) -> io::Result<usize> {
-        let room = most.saturating_sub(self.filled);
-        self.make_room(room);
-        self.receive(stream, room).await
+        let len = stream.read(&mut self.memory[self.filled..]).await?;
+        self.filled += len;
+        Ok(len)
     }
 
     fn make_room(&mut self, room: usize) {
@@ -71,17 +58,6 @@ impl ReceiveBuffer {
             memory[..self.filled].copy_from_slice(self.received());
             self.memory = memory;
         }
-    }
-
-    async fn receive(
-        &mut self,
-        stream: &mut (impl AsyncRead + Unpin),
-        most: usize,
-    ) -> io::Result<usize> {
-        let end = self.memory.len().min(self.filled.saturating_add(most));
-        let len = stream.read(&mut self.memory[self.filled..end]).await?;
-        self.filled += len;
-        Ok(len)
     }
 }
 
@@ -96,8 +72,8 @@ mod tests {
         let mut buffer = ReceiveBuffer::default();
         let mut seen = Vec::new();
         let mut whole = 1;
-        while buffer.fill_to(&mut from, whole).await.unwrap() > 0 {
-            if buffer.received().len() >= whole {
+        while buffer.fill(&mut from).await.unwrap() > 0 {
+            while buffer.received().len() >= whole {
                 let piece = buffer.take(whole);
                 assert_eq!(piece.len(), whole);
                 seen.extend_from_slice(&piece);

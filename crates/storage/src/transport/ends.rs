@@ -130,7 +130,7 @@ impl DiskTransport {
     ) -> Result<Opened, TransportError> {
         let opened = async {
             match self {
-                Self::Plain => Ok(Opened::plain(stream)),
+                Self::Plain => Ok(Opened::plain_in_place(stream)),
                 Self::Tls(end) => {
                     let connector = TlsConnector::from(Arc::clone(&end.config));
                     let name = ServerName::IpAddress(address.ip().into());

@@ -11,6 +11,7 @@ use tokio_rustls::TlsStream;
 
 use super::buffer::ReceiveBuffer;
 use super::error::TransportError;
+use super::in_place::InPlaceStream;
 use super::sealed_reader::SealedReader;
 use super::sealed_state::SealedState;
 use super::sealed_writer::SealedWriter;
@@ -29,9 +30,11 @@ pub(crate) struct Opened {
 /// The receiving half of a stream.
 #[derive(Debug)]
 pub(crate) enum Reader {
-    Plain(Rc<TcpStream>, ReceiveBuffer),
+    /// Hands out memory of the socket.
+    InPlace(InPlaceStream),
+    Plain(InPlaceStream),
     Tls(ReadHalf<TlsStream<TcpStream>>, ReceiveBuffer),
-    Sealed(SealedReader),
+    Sealed(Box<SealedReader>),
 }
 
 /// The sending half of a stream.
@@ -45,24 +48,41 @@ pub(crate) enum Writer {
 impl Opened {
     pub(super) fn plain(stream: TcpStream) -> Self {
         let stream = Rc::new(stream);
-        let reader = Reader::Plain(Rc::clone(&stream), ReceiveBuffer::default());
+        let reader = Reader::Plain(InPlaceStream::new(Rc::clone(&stream), Bytes::new()));
+        Self { reader, writer: Writer::Plain(stream), peer: None, sealed: None }
+    }
+
+    /// For a caller that soon lets go of what it reads.
+    pub(super) fn plain_in_place(stream: TcpStream) -> Self {
+        let stream = Rc::new(stream);
+        let reader = Reader::InPlace(InPlaceStream::new(Rc::clone(&stream), Bytes::new()));
         Self { reader, writer: Writer::Plain(stream), peer: None, sealed: None }
     }
 }
 
 impl Reader {
+    /// Do the bytes lie in memory of the socket? As long as one of them is held the peer's window
+    /// shrinks, so their holder waits for nothing that the peer sends.
+    pub(crate) fn is_in_place(&self) -> bool {
+        matches!(self, Self::InPlace(_))
+    }
+
     /// The next bytes; `None` at the end of the stream. Without bytes: the transport itself has
     /// something to send ([`Writer::send_own`]).
     ///
     /// # Errors
     /// The stream's, and a [`TransportError`] within it.
     pub(crate) async fn read(&mut self) -> io::Result<Option<Bytes>> {
-        let (len, buffer) = match self {
-            Self::Plain(stream, buffer) => (buffer.fill(&mut &**stream).await?, buffer),
-            Self::Tls(stream, buffer) => (buffer.fill(stream).await?, buffer),
+        let received = match self {
+            Self::InPlace(stream) => stream.next().await?,
+            Self::Plain(stream) => stream.next_copied().await?,
+            Self::Tls(stream, buffer) => {
+                buffer.fill(stream).await?;
+                buffer.take_all()
+            }
             Self::Sealed(reader) => return Ok(reader.read().await?),
         };
-        Ok((len > 0).then(|| buffer.take_all()))
+        Ok((!received.is_empty()).then_some(received))
     }
 }
 

@@ -17,6 +17,7 @@ use super::buffer::ReceiveBuffer;
 use super::credentials::{Credentials, Judge};
 use super::error::TransportError;
 use super::halves::{Opened, Reader, Writer};
+use super::in_place::InPlaceStream;
 use super::sealed_reader::SealedReader;
 use super::sealed_state::SealedState;
 use super::sealed_writer::SealedWriter;
@@ -77,12 +78,13 @@ async fn open<E>(
     let Session { mut sealer, opener, hello, peer } = handshake.into_session(end.records)?;
     (&stream).write_all(hello.as_ref()).await?;
     let (stream, state) = (Rc::new(stream), Rc::<SealedState>::default());
-    let mut reader = SealedReader::new(Rc::clone(&stream), opener, buffer, Rc::clone(&state));
+    let received = InPlaceStream::new(Rc::clone(&stream), buffer.take_all());
+    let mut reader = SealedReader::new(received, opener, Rc::clone(&state));
     let hello = reader.hello().await?;
     sealer.handle_hello(hello);
     let writer = SealedWriter::new(stream, Arc::clone(client), sealer, Rc::clone(&state));
     Ok(Opened {
-        reader: Reader::Sealed(reader),
+        reader: Reader::Sealed(Box::new(reader)),
         writer: Writer::Sealed(writer),
         peer: Some(peer),
         sealed: Some(state),

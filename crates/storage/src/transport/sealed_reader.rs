@@ -2,40 +2,37 @@
 
 use std::rc::Rc;
 
-use bytes::{Bytes, BytesMut};
-use seal::{Expected, HEADER_LEN, Opened as Record, Opener, PeerHello, READ_AHEAD};
-use tasuki_tokio::TcpStream;
+use bytes::Bytes;
+use seal::{Expected, HEADER_LEN, OpenError, Opened as Record, Opener, PeerHello};
 
-use super::buffer::ReceiveBuffer;
 use super::error::TransportError;
+use super::in_place::InPlaceStream;
 use super::sealed_state::SealedState;
+use crate::memory::AlignedMemory;
 
-/// Receives records and opens them where they lie.
+/// Copies records out of the socket, and opens them where they lie then.
 #[derive(Debug)]
 pub(crate) struct SealedReader {
-    stream: Rc<TcpStream>,
+    stream: InPlaceStream,
     opener: Opener,
-    buffer: ReceiveBuffer,
-    /// The record whose header has come.
-    expected: Option<Expected>,
+    /// The next record's header as far as it has come.
+    header: AlignedMemory,
+    /// The record whose header has come, and its body so far.
+    incoming: Option<(Expected, AlignedMemory)>,
     state: Rc<SealedState>,
 }
 
 impl SealedReader {
-    pub(super) fn new(
-        stream: Rc<TcpStream>,
-        opener: Opener,
-        buffer: ReceiveBuffer,
-        state: Rc<SealedState>,
-    ) -> Self {
-        Self { stream, opener, buffer, expected: None, state }
+    pub(super) fn new(stream: InPlaceStream, opener: Opener, state: Rc<SealedState>) -> Self {
+        let header = AlignedMemory::with_room(HEADER_LEN);
+        Self { stream, opener, header, incoming: None, state }
     }
 
     /// The peer's Hello, which is the first record.
     pub(super) async fn hello(&mut self) -> Result<PeerHello, TransportError> {
         match self.body().await? {
             Some((expected, mut body)) => {
-                expect_hello(&self.opener.open_in_place(&expected, &mut body)?)
+                expect_hello(&self.opener.open_in_place(&expected, body.as_mut())?)
             }
             None => Err(TransportError::Open(seal::OpenError::Truncated { partial: 0 })),
         }
@@ -44,12 +41,12 @@ impl SealedReader {
     /// The next bytes; `None` after the peer's End. Without bytes: the peer asks for another key.
     pub(super) async fn read(&mut self) -> Result<Option<Bytes>, TransportError> {
         while let Some((expected, mut body)) = self.body().await? {
-            match self.opener.open_in_place(&expected, &mut body)? {
+            match self.opener.open_in_place(&expected, body.as_mut())? {
                 Record::Data(content) => {
                     let len = content.len();
                     body.truncate(len);
                     self.state.count(|counts| counts.opened += len as u64);
-                    return Ok(Some(body.freeze()));
+                    return Ok(Some(body.into_bytes()));
                 }
                 Record::Rekeyed { answer, epoch } => {
                     self.state.count(|counts| counts.peer_rekeys = epoch);
@@ -66,31 +63,25 @@ impl SealedReader {
     }
 
     /// The next record's body. `None` at the end of a stream that is whole.
-    async fn body(&mut self) -> Result<Option<(Expected, BytesMut)>, TransportError> {
-        loop {
-            let received = self.buffer.received();
-            let needed = match &self.expected {
-                None => match received.first_chunk::<HEADER_LEN>() {
-                    Some(header) => {
-                        self.expected = Some(self.opener.header(*header)?);
-                        drop(self.buffer.take(HEADER_LEN));
-                        continue;
-                    }
-                    None => HEADER_LEN,
-                },
-                Some(expected) => expected.body_len(),
-            };
-            if received.len() >= needed
-                && let Some(expected) = self.expected.take()
-            {
-                return Ok(Some((expected, self.buffer.take(needed))));
-            }
-            if self.buffer.fill_to(&mut &*self.stream, needed + READ_AHEAD).await? == 0 {
-                let header = if self.expected.is_some() { HEADER_LEN } else { 0 };
-                self.opener.handle_end_of_stream(header + self.buffer.received().len())?;
-                return Ok(None);
-            }
+    async fn body(&mut self) -> Result<Option<(Expected, AlignedMemory)>, TransportError> {
+        if !self.stream.fill(&mut self.header, HEADER_LEN).await? {
+            self.opener.handle_end_of_stream(self.header.len())?;
+            return Ok(None);
         }
+        if self.incoming.is_none() {
+            let header = self.header.as_ref().first_chunk::<HEADER_LEN>();
+            let expected = self.opener.header(*header.ok_or(OpenError::Failed)?)?;
+            // The header says no more than the bound.
+            let memory = AlignedMemory::with_room(expected.body_len());
+            self.incoming = Some((expected, memory));
+        }
+        let Some((expected, body)) = &mut self.incoming else { return Ok(None) };
+        if !self.stream.fill(body, expected.body_len()).await? {
+            self.opener.handle_end_of_stream(HEADER_LEN + body.len())?;
+            return Ok(None);
+        }
+        self.header.truncate(0);
+        Ok(self.incoming.take())
     }
 }
 

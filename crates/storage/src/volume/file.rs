@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use scsi::{Allocation, ByteRange, Extent, ExtentState, MediumError};
 
 use super::resize_error::ResizeVolumeError;
-use crate::memory::{AlignedMemory, aligned};
+use crate::memory::aligned;
 use crate::ring::Ring;
 
 /// Why a file is no volume.
@@ -142,14 +142,13 @@ impl FileVolume {
     }
 
     pub(super) async fn read(&self, offset: u64, len: usize) -> Result<Bytes, MediumError> {
-        let memory = AlignedMemory::new(len);
-        let (result, memory) = self.ring.read(&self.file, offset, memory).await;
-        let read = result.map_err(|error| failure(&error, MediumError::Read(offset)))?;
-        if (read as usize) < len {
+        let read = self.ring.read(&self.file, offset, len).await;
+        let memory = read.map_err(|error| failure(&error, MediumError::Read(offset)))?;
+        if memory.len() < len {
             // The file is shorter than it was.
-            return Err(MediumError::Read(offset + u64::from(read)));
+            return Err(MediumError::Read(offset + memory.len() as u64));
         }
-        Ok(memory.into_bytes(len))
+        Ok(memory.into_bytes())
     }
 
     pub(super) async fn write(

@@ -22,7 +22,7 @@ fn part(offset: u64, left: usize) -> (u64, std::ops::Range<usize>) {
 
 impl SparseMemory {
     pub(super) fn read(&self, offset: u64, len: usize) -> Bytes {
-        let mut memory = AlignedMemory::new(0);
+        let mut memory = AlignedMemory::with_room(len);
         let mut done = 0;
         while done < len {
             let (page, within) = part(offset + done as u64, len - done);
@@ -32,7 +32,7 @@ impl SparseMemory {
                 None => memory.append_zeroes(within.len()),
             }
         }
-        memory.into_bytes(len)
+        memory.into_bytes()
     }
 
     pub(super) fn write(&mut self, mut offset: u64, pieces: &[Bytes]) {

@@ -123,6 +123,35 @@ fn a_file_that_shrinks_is_a_read_error_at_its_end() {
     });
 }
 
+/// Memory is used again for other units and other initiators.
+#[test]
+fn no_volume_shows_bytes_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    with_ring(async |ring| {
+        let secret = open(&VolumeSpecification::Memory(SIZE), &ring);
+        let many = Bytes::from(vec![0x5e; SIZE as usize]);
+        secret.write(0, std::slice::from_ref(&many), true).await.unwrap();
+        let file = open(&image(folder.path()), &ring);
+        let shrunk = File::options().write(true).open(folder.path().join("image")).unwrap();
+        shrunk.set_len(8192).unwrap();
+        let hole = open(&VolumeSpecification::Memory(SIZE), &ring);
+        hole.write(70_000, &[Bytes::from_static(&[7; 512])], false).await.unwrap();
+        let null = open(&VolumeSpecification::Null(SIZE), &ring);
+        for len in [512, 4096, 12_288, 128 << 10, 512 << 10] {
+            let seen = secret.read(0, len).await.unwrap();
+            assert!(seen == many[..len]);
+            drop(seen);
+            let zeroes = hole.read(512 << 10, len).await.unwrap();
+            assert!(zeroes.len() == len && zeroes.iter().all(|byte| *byte == 0));
+            drop(zeroes);
+            // Its end has no bytes at all, not those that the memory had.
+            let end = file.read(8192 - 512, len).await;
+            assert!(end.as_ref().map_or(len > 512, |end| end[..] == [0; 512]), "{len}: {end:?}");
+            assert!(null.read(0, len).await.unwrap().iter().all(|byte| *byte == 0));
+        }
+    });
+}
+
 /// The kernel may still write into the memory: it stays until the operation is over.
 #[test]
 fn an_operation_that_is_dropped_keeps_its_memory() {
