@@ -2,6 +2,7 @@
 
 mod instance;
 mod instruments;
+mod luks;
 #[cfg(test)]
 mod pages;
 mod processes;
@@ -18,11 +19,13 @@ use crate::runtime_dir::InstanceName;
 
 pub(crate) use self::instance::{InstanceOptions, Ipv6Choice, Switch};
 pub(crate) use self::instruments::{StagesArgs, StatsArgs};
+pub(crate) use self::luks::{LuksArgs, LuksFormatArgs, LuksType, Pbkdf};
 pub(crate) use self::processes::{RelayArgs, ServerArgs};
 pub(crate) use self::run::{Intercept, RunArgs};
 pub(crate) use self::storage::{
-    DiskArgs, DiskCommand, DiskCopyArgs, DiskLsArgs, DiskMountArgs, DiskSessionArgs, TargetArgs,
-    TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs, TargetUpArgs,
+    DiskArgs, DiskCommand, DiskCopyArgs, DiskFormatArgs, DiskLsArgs, DiskMountArgs,
+    DiskSessionArgs, TargetArgs, TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs,
+    TargetUpArgs,
 };
 
 /// Run unmodified programs on a TCP/IP stack made of small processes

@@ -1,6 +1,8 @@
 //! `tasuki disk`: logical units of iSCSI targets, from an instance.
 
+mod luks;
 mod mount;
+mod passphrase;
 mod session;
 
 use std::ffi::OsStr;
@@ -13,6 +15,7 @@ use storage::{
     CopyEnd, CopyError, DiskError, DiskUrl, Initiator, InitiatorError, IscsiName, UrlError, copy,
 };
 
+use self::luks::Encryption;
 use self::session::{DiskPlace, failure, initiator_name, on_instance};
 use super::{print, print_json, table};
 use crate::cli::{DiskArgs, DiskCommand, DiskCopyArgs, DiskLsArgs};
@@ -27,6 +30,7 @@ pub(crate) fn disk(args: &DiskArgs) -> Result<u8, Failure> {
         DiskCommand::Ls(ls) => list(ls),
         DiskCommand::Copy(copy) => copy_disk(copy),
         DiskCommand::Mount(args) => mount::mount(args),
+        DiskCommand::Format(args) => luks::format(args),
     }
 }
 
@@ -103,9 +107,15 @@ async fn units_of(
 
 fn copy_disk(args: &DiskCopyArgs) -> Result<u8, Failure> {
     let (from, to) = (PlaceOfDisk::parse(args, &args.from)?, PlaceOfDisk::parse(args, &args.to)?);
+    if args.luks.luks && !from.is_unit() && !to.is_unit() {
+        return Err(Failure::new(Code::Usage, "--luks is for units, and both ends are files"));
+    }
+    let encryption = Encryption::new(&args.luks)?;
     let copied = async {
-        let (from, to) = (from.open(true).await?, to.open(false).await?);
-        let bar = progress_bar(args.progress, from.size()?);
+        let from = from.open(&encryption, true).await?;
+        let to = to.open(&encryption, false).await?;
+        let size = from.size().map_err(|error| copy_failure(&error))?;
+        let bar = progress_bar(args.progress, size);
         let shown = bar.clone();
         let copied = copy(&from, &to, move |bytes| shown.set_position(bytes)).await;
         bar.finish_and_clear();
@@ -114,17 +124,20 @@ fn copy_disk(args: &DiskCopyArgs) -> Result<u8, Failure> {
                 disk.close().await;
             }
         }
-        copied
+        copied.map_err(|error| copy_failure(&error))
     };
-    let copied = on_instance(args.session.net.as_ref(), copied)?;
-    copied.map(|_| 0).map_err(|error| match &error {
+    on_instance(args.session.net.as_ref(), copied)?.map(|_| 0)
+}
+
+fn copy_failure(error: &CopyError) -> Failure {
+    match error {
         CopyError::Unit(DiskError::Unit(error)) => failure(error),
         CopyError::Unit(_) => Failure::new(Code::Internal, error.to_string()),
         CopyError::File { .. } => Failure::new(Code::Output, error.to_string()),
         CopyError::TooSmall { .. } | CopyError::SameFile(_) => {
             Failure::new(Code::Configuration, error.to_string())
         }
-    })
+    }
 }
 
 fn progress_bar(wanted: bool, size: u64) -> ProgressBar {
@@ -152,11 +165,19 @@ impl PlaceOfDisk {
         Ok(Self::Unit(DiskPlace::new(&url, &args.session)?))
     }
 
-    async fn open(&self, source: bool) -> Result<CopyEnd, CopyError> {
-        match self {
+    fn is_unit(&self) -> bool {
+        matches!(self, Self::Unit(_))
+    }
+
+    async fn open(&self, encryption: &Encryption, source: bool) -> Result<CopyEnd, Failure> {
+        let end = match self {
             Self::File(path) if source => CopyEnd::source(path),
             Self::File(path) => CopyEnd::destination(path),
-            Self::Unit(place) => Ok(CopyEnd::Unit(place.open().await.map_err(DiskError::Unit)?)),
-        }
+            Self::Unit(place) => {
+                let unit = place.open().await.map_err(|error| failure(&error))?;
+                return encryption.open(unit).await.map(CopyEnd::Unit);
+            }
+        };
+        end.map_err(|error| copy_failure(&error))
     }
 }
