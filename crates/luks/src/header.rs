@@ -1,7 +1,7 @@
 //! Headers of LUKS1 and LUKS2.
 //!
-//! libcryptsetup reads and writes headers in files. Ours is in memory (memfd_create(2)), as large as
-//! the storage and empty but for the header.
+//! libcryptsetup reads and writes headers in files. Ours is in memory (memfd_create(2)), as large
+//! as the storage and empty but for the header.
 
 #[cfg(test)]
 mod tests;

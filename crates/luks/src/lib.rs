@@ -11,7 +11,7 @@
 //! 3. The caller reads these, and puts them into the header ([`LuksHeader::put`]).
 //! 4. [`LuksHeader::unlock`] finds the key, and gives the [`LuksVolume`].
 //!
-//! [`format`] makes a new header. The caller writes it to the storage.
+//! [`format()`] makes a new header. The caller writes it to the storage.
 //!
 //! Passphrases and keys are in this process's memory only, and overwritten before it is given back.
 //!

@@ -7,7 +7,8 @@ use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use crate::disk_world::{DiskWorld, Image, SIZE};
-use tasuki_tests::{sha256, write_noise};
+use rustix::process::Signal;
+use tasuki_tests::{eventually, sha256, write_noise};
 
 /// What every sector of the plain data has.
 const MARK: &[u8] = b"NOBODY ELSE READS THIS";
@@ -342,6 +343,29 @@ fn a_passphrase_comes_by_standard_input() {
     mount.open().write_all_at(MARK, 5).unwrap();
     mount.unmount();
     assert_sealed(&image);
+    world.end();
+}
+
+/// Writes that are made again are the same ciphertext.
+#[test]
+fn a_copy_of_an_encrypted_disk_outlives_its_target() {
+    let Some(world) = world(&[]) else { return };
+    let image = world.image("a.img");
+    write_noise(&world.path("noise.img"), 40 << 20, 3);
+    world.target_up(&[&image.lun]);
+    format(&world, &QUICK);
+    let unit = world.unit(0);
+    for (from, to) in [("noise.img", &*unit), (&*unit, "back.img")] {
+        let mut copy = world.start_disk(&["copy", from, to, "--luks", "--key-file", "key"]);
+        eventually("the copy has begun", || world.sessions() == 1 || copy.has_ended());
+        for _ in 0..2 {
+            world.signal_target(Signal::KILL);
+            world.target_up(&[&image.lun]);
+        }
+        let _ = copy.finish().success();
+    }
+    let back = fs::read(world.path("back.img")).unwrap();
+    assert!(back[..40 << 20] == fs::read(world.path("noise.img")).unwrap(), "other data came back");
     world.end();
 }
 
