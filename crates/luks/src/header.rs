@@ -1,11 +1,12 @@
 //! Headers of LUKS1 and LUKS2.
 //!
-//! libcryptsetup reads and writes headers in files. Ours is in memory (memfd_create(2)), as large
-//! as the storage and empty but for the header.
+//! libcryptsetup reads and writes headers in files. Ours is in memory (memfd_create(2)). It takes
+//! the memory of what is put into it.
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::fs::File;
 use std::ops::Range;
@@ -28,6 +29,8 @@ const MAGIC: [u8; 6] = *b"LUKS\xba\xbe";
 const COPY_MAGIC: [u8; 6] = *b"SKUL\xba\xbe";
 /// Bytes of a LUKS2 header without its copy (LUKS2 On-Disk Format 2.1): a power of two.
 const LUKS2_LENGTHS: Range<u64> = 16 << 10..(4 << 20) + 1;
+/// The cipher of the sectors and of the key slots.
+const CIPHER: &str = "aes-xts-plain64";
 /// No header reaches so far: two of the largest, and 128 MiB of key slots.
 const FARTHEST: u64 = 256 << 20;
 
@@ -162,7 +165,7 @@ impl LuksHeader {
     /// It is damaged, or wants another cipher, or the storage is too short.
     pub fn load(head: &[u8], size: u64) -> Result<Self, LuksError> {
         let version = version_of(head)?;
-        let (memory, mut device) = in_memory(size.max(FARTHEST))?;
+        let (memory, mut device) = in_memory(FARTHEST)?;
         put(&memory, 0, head)?;
         device.load(version.kind())?;
         let data = data_area(version, &device)?;
@@ -233,7 +236,11 @@ pub fn format(
         }
         (LuksVersion::Luks1, KeyDerivation::Pbkdf2) => None,
     };
-    let (memory, mut device) = in_memory(size.max(FARTHEST))?;
+    if !size.is_multiple_of(options.sector.bytes() as u64) {
+        let why = "the unit ends within a sector: take sectors of 512 bytes (--sector-size 512)";
+        return Err(LuksError::Options(why));
+    }
+    let (memory, mut device) = in_memory(FARTHEST)?;
     let kind = match options.derivation {
         KeyDerivation::Argon2id => c"argon2id",
         KeyDerivation::Pbkdf2 => c"pbkdf2",
@@ -280,7 +287,7 @@ fn data_area(version: LuksVersion, device: &CryptDevice) -> Result<DataArea, Luk
         }
         LuksVersion::Luks2 => segment(&device.json()?)?,
     };
-    if cipher != "aes-xts-plain64" || key_len != KEY_LEN {
+    if cipher != CIPHER || key_len != KEY_LEN {
         return Err(LuksError::Unsupported(format!("{cipher} with a key of {} bits", key_len * 8)));
     }
     Ok(area)
@@ -289,8 +296,20 @@ fn data_area(version: LuksVersion, device: &CryptDevice) -> Result<DataArea, Luk
 /// What we need of the metadata of LUKS2 (LUKS2 On-Disk Format 3).
 #[derive(Deserialize)]
 struct Metadata {
-    segments: std::collections::BTreeMap<String, Segment>,
+    keyslots: BTreeMap<String, KeySlot>,
+    segments: BTreeMap<String, Segment>,
     config: Config,
+}
+
+#[derive(Deserialize)]
+struct KeySlot {
+    area: KeySlotArea,
+}
+
+#[derive(Deserialize)]
+struct KeySlotArea {
+    #[serde(default)]
+    encryption: String,
 }
 
 #[derive(Deserialize)]
@@ -321,6 +340,11 @@ fn segment(json: &str) -> Result<(DataArea, String), LuksError> {
     let unsupported = |what: &str| Err(LuksError::Unsupported(what.to_owned()));
     if metadata.config.requirements.is_some() {
         return unsupported("something that has begun and not ended, such as re-encryption");
+    }
+    // The key in a slot without a cipher is known to whoever wrote the header: the target.
+    let mut slots = metadata.keyslots.into_values().map(|slot| slot.area.encryption);
+    if let Some(cipher) = slots.find(|cipher| cipher != CIPHER) {
+        return unsupported(&format!("`{cipher}` in a key slot"));
     }
     let mut segments = metadata.segments.into_values();
     let (Some(segment), None) = (segments.next(), segments.next()) else {

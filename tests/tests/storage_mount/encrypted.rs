@@ -271,7 +271,10 @@ fn ranges_become_zero_as_ciphertext_or_as_holes() {
 fn what_is_wrong_is_told() {
     let Some(world) = world(&[]) else { return };
     let image = world.image("a.img");
-    world.target_up(&[&image.lun]);
+    world.target_up(&[&image.lun, "memory:8M"]);
+    let small = ["format", "--luks", "--key-file", "key", &world.unit(1)];
+    let said = world.disk(&[&small, &QUICK[..]].concat()).code(118);
+    assert!(said.stderr.contains("take a larger unit"), "{said}");
     let unit = world.unit(0);
     let read = |key: &str, code: i32, told: &str| {
         let words = ["copy", &unit, "back.img", "--luks", "--key-file", key];

@@ -128,7 +128,7 @@ fn a_storage_without_room() {
 }
 
 #[test]
-fn options_that_luks1_has_not() {
+fn options_that_do_not_fit() {
     for options in [
         FormatOptions { sector: SectorSize::LARGE, ..LUKS1 },
         FormatOptions { derivation: KeyDerivation::Argon2id, ..LUKS1 },
@@ -136,6 +136,8 @@ fn options_that_luks1_has_not() {
         let made = format(SIZE, options, &passphrase("right"));
         assert!(matches!(made, Err(LuksError::Options(_))), "{made:?}");
     }
+    let made = format(SIZE + 512, QUICK, &passphrase("right"));
+    assert!(matches!(made, Err(LuksError::Options(_))), "{made:?}");
 }
 
 /// Metadata as the format's specification has it, with one change each.
@@ -143,7 +145,8 @@ fn options_that_luks1_has_not() {
 fn metadata_that_is_not_ours_to_open() {
     let json = |change: &str, config: &str| {
         format!(
-            r#"{{"segments":{{"0":{{"type":"crypt","offset":"16777216","size":"dynamic",
+            r#"{{"keyslots":{{"0":{{"type":"luks2","area":{{"encryption":"aes-xts-plain64"}}}}}},
+            "segments":{{"0":{{"type":"crypt","offset":"16777216","size":"dynamic",
             "iv_tweak":"0","encryption":"aes-xts-plain64","sector_size":512{change}}}}},
             "config":{{"json_size":"12288"{config}}}}}"#
         )
@@ -152,7 +155,9 @@ fn metadata_that_is_not_ours_to_open() {
     assert_eq!((area.offset, area.len, cipher.as_str()), (16 << 20, None, "aes-xts-plain64"));
     let tags = json(r#","integrity":{"type":"hmac(sha256)"}"#, "");
     let begun = json("", r#","requirements":{"mandatory":["online-reencrypt"]}"#);
-    for json in [tags, begun] {
+    // Its key would be the target's.
+    let null = json("", "").replacen("aes-xts-plain64", "cipher_null-ecb", 1);
+    for json in [tags, begun, null] {
         assert!(matches!(segment(&json), Err(LuksError::Unsupported(_))), "{json}");
     }
     for damaged in ["", "{}", &json("", "").replace("dynamic", "many")] {
@@ -160,11 +165,8 @@ fn metadata_that_is_not_ours_to_open() {
     }
     let fixed = json("", "").replace("dynamic", "1048576");
     assert_eq!(segment(&fixed).unwrap().0.len, Some(1 << 20));
-    let two = json("", "").replacen(
-        r#""0":"#,
-        r#""1":{"type":"linear","offset":"0","size":"1"},"0":"#,
-        1,
-    );
+    let linear = r#""segments":{"1":{"type":"linear","offset":"0","size":"1"},"#;
+    let two = json("", "").replacen(r#""segments":{"#, linear, 1);
     assert!(matches!(segment(&two), Err(LuksError::Unsupported(_))));
 }
 
