@@ -29,24 +29,26 @@ mod error;
 mod facts;
 mod link;
 mod order;
+mod sectors;
 mod unit_session;
 
 use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use luks::LuksVolume;
 
 use self::error::is_unsupported;
 use self::link::Link;
 use self::order::WriteOrder;
+use self::sectors::EncryptedSectors;
 use self::unit_session::{Connect, UnitSession};
 use crate::initiator::{Capacity, Initiator, InitiatorError, transfer};
 
 pub use self::error::DiskError;
+pub use self::sectors::DiskSize;
 
 /// Operation codes (SBC-3 5.1).
 const READ: u8 = 0x88;
@@ -57,11 +59,17 @@ const SYNCHRONIZE_CACHE: u8 = 0x91;
 const FUA: u8 = 0x08;
 const UNMAP: u8 = 0x08;
 
+/// Bytes of zeroes that are written at a time.
+const ZEROES: u64 = 1 << 20;
+
 /// A unit of a target.
 #[derive(Debug, Clone)]
 pub struct Disk {
     link: Rc<Link>,
     order: Rc<WriteOrder>,
+    /// What is between the unit's bytes and the disk's.
+    sectors: Option<Rc<EncryptedSectors>>,
+    size: DiskSize,
     /// Writes so far, and how many of them had been acknowledged when a flush began that has ended.
     written: Rc<Cell<u64>>,
     flushed: Rc<Cell<u64>>,
@@ -100,19 +108,43 @@ impl Disk {
         let link = Link::open(connect, lun, give_up).await?;
         // The first flush is for what another process has written.
         let (written, flushed) = (Rc::new(Cell::new(1)), Rc::default());
-        Ok(Self { link, order: Rc::default(), written, flushed })
+        let size = DiskSize::whole(link.size());
+        Ok(Self { link, order: Rc::default(), sectors: None, size, written, flushed })
     }
 
-    /// The unit's size now.
+    /// The disk in the LUKS volume that the unit has. `discard`: sectors may be given back.
+    ///
+    /// # Errors
+    /// [`DiskError::Alignment`]
+    pub(crate) fn encrypted(self, volume: LuksVolume, discard: bool) -> Result<Self, DiskError> {
+        let block = self.link.facts().capacity.block_size;
+        let sectors = EncryptedSectors::new(volume, discard);
+        if !sectors.before.is_multiple_of(block.into()) {
+            return Err(DiskError::Alignment { offset: sectors.before, block });
+        }
+        let size = DiskSize::within(self.link.size(), &sectors, block.max(sectors.sector()));
+        // The order counts other blocks from now on.
+        let (sectors, order) = (Some(Rc::new(sectors)), Rc::default());
+        Ok(Self { sectors, size, order, ..self })
+    }
+
+    /// The disk's size now, in the blocks that are written at once.
     #[must_use]
     pub fn capacity(&self) -> Capacity {
-        self.link.facts().capacity
+        let unit = self.link.facts().capacity;
+        match &self.sectors {
+            None => unit,
+            Some(sectors) => {
+                let block_size = unit.block_size.max(sectors.sector());
+                Capacity { blocks: self.size.bytes() / u64::from(block_size), block_size }
+            }
+        }
     }
 
-    /// Bytes of the unit, kept up to date.
+    /// The disk's size, kept up to date.
     #[must_use]
-    pub fn size(&self) -> Arc<AtomicU64> {
-        Arc::clone(self.link.size())
+    pub fn size(&self) -> DiskSize {
+        self.size.clone()
     }
 
     /// Does the unit refuse writes?
@@ -166,7 +198,7 @@ impl Disk {
         let _turn = self.order.enter(place.first..place.end()).await;
         self.written.set(self.written.get() + 1);
         let whole = offset.next_multiple_of(block)..(offset + len) / block * block;
-        if whole.start >= whole.end {
+        if whole.start >= whole.end || !self.takes_zeroes(unmap) {
             return self.write_zeroes(offset, len).await;
         }
         self.write_zeroes(offset, whole.start - offset).await?;
@@ -181,7 +213,7 @@ impl Disk {
 
     fn place(&self, offset: u64, len: u64) -> Result<Place, DiskError> {
         let capacity = self.capacity();
-        let size = self.link.size().load(Ordering::Relaxed);
+        let size = self.size.bytes();
         match offset.checked_add(len).filter(|end| *end <= size) {
             Some(_) => Ok(Place::new(offset, len, capacity.block_size)),
             None => Err(DiskError::Range { offset, len, size }),
@@ -189,16 +221,19 @@ impl Disk {
     }
 
     async fn read_blocks(&self, first: u64, blocks: u64) -> Result<Bytes, DiskError> {
-        let facts = self.link.facts();
-        let block = facts.capacity.block_size;
+        let block = self.capacity().block_size;
         let mut parts = Vec::new();
-        for (first, count) in split(first, blocks, facts.most_transfer) {
+        for (first, count) in split(first, blocks, self.most(self.link.facts().most_transfer)) {
             let len = count * block;
-            let data = self.link.command(&transfer(READ, first, count), &[], len).await?;
+            let (place, number) = self.in_unit(first, count);
+            let data = self.link.command(&transfer(READ, place, number), &[], len).await?;
             if data.len() != len as usize {
                 return Err(InitiatorError::Answer(READ).into());
             }
-            parts.push(data);
+            parts.push(match &self.sectors {
+                Some(sectors) => sectors.decrypt(first * u64::from(block), data),
+                None => data,
+            });
         }
         Ok(match &parts[..] {
             [one] => one.clone(),
@@ -227,12 +262,16 @@ impl Disk {
         durable: bool,
     ) -> Result<(), DiskError> {
         let facts = self.link.facts();
-        for (first, count) in split(place.first, place.blocks, facts.most_transfer) {
-            let mut cdb = transfer(WRITE, first, count);
+        for (first, count) in split(place.first, place.blocks, self.most(facts.most_transfer)) {
+            let (begin, number) = self.in_unit(first, count);
+            let mut cdb = transfer(WRITE, begin, number);
             if durable && facts.fua {
                 cdb[1] = FUA;
             }
-            let now = take(&mut pieces, count as usize * place.block);
+            let mut now = take(&mut pieces, count as usize * place.block);
+            if let Some(sectors) = &self.sectors {
+                now = vec![sectors.encrypt(first * place.block as u64, &now)];
+            }
             let _ = self.link.command(&cdb, &now, 0).await?;
         }
         if durable && !facts.fua {
@@ -241,21 +280,48 @@ impl Disk {
         Ok(())
     }
 
-    /// Writes zeroes to a part of a block.
+    /// Writes zeroes in their turn, as any other bytes.
     async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), DiskError> {
-        if len == 0 {
-            return Ok(());
+        let end = offset + len;
+        let zeroes = BytesMut::zeroed(usize::try_from(len.min(ZEROES)).unwrap_or(0)).freeze();
+        let mut begin = offset;
+        while begin < end {
+            // Later parts begin with a block.
+            let part = (ZEROES - begin % ZEROES).min(end - begin);
+            let bytes = zeroes.slice(..usize::try_from(part).unwrap_or(0));
+            self.write_at(&self.place(begin, part)?, bytes, false).await?;
+            begin += part;
         }
-        let place = self.place(offset, len)?;
-        let zeroes = BytesMut::zeroed(usize::try_from(len).unwrap_or(usize::MAX)).freeze();
-        self.write_at(&place, zeroes, false).await
+        Ok(())
+    }
+
+    /// Does the unit make the disk's bytes zero? In an encrypted disk zeroes are ciphertext, unless
+    /// sectors are given back.
+    fn takes_zeroes(&self, unmap: bool) -> bool {
+        let gives_back = unmap && self.link.facts().unmaps;
+        self.sectors.as_ref().is_none_or(|sectors| sectors.discard && gives_back)
+    }
+
+    /// How many of the disk's blocks so many of the unit's are; at least one.
+    fn most(&self, unit_blocks: u32) -> u32 {
+        let ratio = self.capacity().block_size / self.link.facts().capacity.block_size;
+        (unit_blocks / ratio).max(1)
+    }
+
+    /// The unit's blocks that the disk's blocks are.
+    fn in_unit(&self, first: u64, count: u32) -> (u64, u32) {
+        let unit = self.link.facts().capacity.block_size;
+        let ratio = self.capacity().block_size / unit;
+        let before = self.sectors.as_ref().map_or(0, |sectors| sectors.before);
+        (before / u64::from(unit) + first * u64::from(ratio), count * ratio)
     }
 
     async fn write_same(&self, first: u64, blocks: u64, unmap: bool) -> Result<(), DiskError> {
         let facts = self.link.facts();
         let zeroes = BytesMut::zeroed(facts.capacity.block_size as usize).freeze();
-        for (first, count) in split(first, blocks, facts.most_same) {
-            let mut cdb = transfer(WRITE_SAME, first, count);
+        for (first, count) in split(first, blocks, self.most(facts.most_same)) {
+            let (place, number) = self.in_unit(first, count);
+            let mut cdb = transfer(WRITE_SAME, place, number);
             if unmap && facts.unmaps {
                 cdb[1] = UNMAP;
             }

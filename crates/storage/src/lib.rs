@@ -3,14 +3,15 @@
 //! A target is one process. It is a client of an instance: its connections are Tasuki's sockets. It
 //! joins the two protocol cores, `iscsi` and `scsi`, which do no I/O, with sockets and volumes. An
 //! initiator joins `iscsi` with a socket. A [`Disk`] is a unit whose session comes back; [`copy()`]
-//! moves whole disks, and [`Mounted`] makes a disk a file.
+//! moves whole disks, and [`Mounted`] makes a disk a file. [`open_encrypted`] has the disk that is
+//! encrypted in a unit.
 //!
 //! ```text
 //!   initiator ── TCP ──▶ session (iscsi) ── command ──▶ device (scsi) ── operation ──▶ volume
 //! ```
 //!
 //! ```text layers
-//! server copy mount: a target's process; copies of disks; disks as files
+//! server copy mount encryption: a target's process; copies of disks; disks as files; LUKS
 //! disk: a unit whose session comes back
 //! initiator url: a session with a target; the address of a unit
 //! connection handle: one connection of an initiator; a running target
@@ -35,6 +36,7 @@ mod data_in;
 mod definition;
 mod device;
 mod disk;
+mod encryption;
 mod handle;
 mod initiator;
 mod management;
@@ -59,7 +61,8 @@ pub use definition::{
     AUTHORITY, LunDefinition, LunError, MOST_LUNS, MOST_SESSIONS, PORT, TargetDefinition,
 };
 pub use device::DeviceError;
-pub use disk::{Disk, DiskError};
+pub use disk::{Disk, DiskError, DiskSize};
+pub use encryption::{EncryptionError, format_encrypted, open_encrypted};
 pub use handle::{LunStatus, NotSealed, SessionStatus, TargetHandle, TargetStatus};
 pub use initiator::{
     Capacity, DiskPortal, Initiator, InitiatorError, InitiatorIdentity, random_isid,
@@ -67,6 +70,9 @@ pub use initiator::{
 pub use iscsi::pdu::Isid;
 pub use iscsi::settings::{ChapAccount, ChapAlgorithm, ChapPolicy};
 pub use iscsi::{ChapSecret, IscsiName};
+pub use luks::{
+    DerivationCost, FormatOptions, KeyDerivation, LuksError, LuksVersion, Passphrase, SectorSize,
+};
 pub use mount::{MountError, MountOptions, Mounted};
 pub use resize::ResizeError;
 pub use scsi::{BlockSize, LunNumber, UnitRight};

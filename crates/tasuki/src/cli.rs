@@ -3,6 +3,7 @@
 mod instance;
 mod instruments;
 mod keys;
+mod luks;
 #[cfg(test)]
 mod pages;
 mod processes;
@@ -21,11 +22,13 @@ use crate::runtime_dir::InstanceName;
 pub(crate) use self::instance::{InstanceOptions, Ipv6Choice, Switch};
 pub(crate) use self::instruments::{StagesArgs, StatsArgs};
 pub(crate) use self::keys::{CredentialArgs, KeyArgs, KeyCommand};
+pub(crate) use self::luks::{LuksArgs, LuksFormatArgs, LuksType, Pbkdf};
 pub(crate) use self::processes::{RelayArgs, ServerArgs};
 pub(crate) use self::run::{Intercept, RunArgs};
 pub(crate) use self::storage::{
-    ChapArgs, DiskAccessArgs, DiskArgs, DiskCommand, DiskCopyArgs, DiskLsArgs, DiskMountArgs,
-    TargetArgs, TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs, TargetUpArgs,
+    ChapArgs, DiskAccessArgs, DiskArgs, DiskCommand, DiskCopyArgs, DiskFormatArgs, DiskLsArgs,
+    DiskMountArgs, TargetArgs, TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs,
+    TargetUpArgs,
 };
 pub(crate) use self::xfrm::{XfrmArgs, XfrmCommand, XfrmObject, XfrmOptions};
 

@@ -1,6 +1,6 @@
 //! How a command ends when it fails: one sentence and one exit code.
 //!
-//! The codes from 118 up are chosen beside those of `env`, `timeout` and the shells (125 to 127),
+//! The codes from 116 up are chosen beside those of `env`, `timeout` and the shells (125 to 127),
 //! so a script can tell "Tasuki failed" from "the program failed".
 
 use std::fmt;
@@ -13,11 +13,15 @@ pub(crate) enum Code {
     Output = 1,
     /// The command line is wrong.
     Usage = 2,
+    /// A passphrase opens nothing, or there is none.
+    Passphrase = 116,
+    /// A unit has no LUKS header, or none that can be used.
+    Header = 117,
     /// The configuration file, or values that do not fit together.
     Configuration = 118,
     /// A right is missing.
     Rights = 119,
-    /// An address or a device name is in use.
+    /// An address or a device name is in use, or a unit has data.
     InUse = 120,
     /// The shim cannot get into the program.
     Unsupported = 121,
@@ -38,9 +42,11 @@ pub(crate) const HELP: &str = "\
 Exit codes:
     1  an output file or pipe failed
     2  wrong usage
+  116  wrong or no passphrase of an encrypted disk
+  117  no LUKS header that can be used
   118  wrong configuration
   119  missing rights (/dev/net/tun, a capability for the device, another user's instance)
-  120  address in use or device name taken
+  120  address in use, device name taken, or a unit that has data
   121  the program cannot be run on the stack (static, setuid, other machine type, shim missing)
   122  no such instance is running
   123  an instance of that name is running already
@@ -112,9 +118,11 @@ impl From<nic_driver::interface::InterfaceError> for Failure {
 mod tests {
     use super::*;
 
-    const ALL: [Code; 11] = [
+    const ALL: [Code; 13] = [
         Code::Output,
         Code::Usage,
+        Code::Passphrase,
+        Code::Header,
         Code::Configuration,
         Code::Rights,
         Code::InUse,

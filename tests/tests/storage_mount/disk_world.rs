@@ -197,6 +197,11 @@ impl DiskWorld {
 
     pub(crate) fn end(&self) {
         self.target_down();
+        self.end_instances();
+    }
+
+    /// After the target has ended.
+    pub(crate) fn end_instances(&self) {
         self.down(TARGET);
         self.assert_nothing_left();
     }

@@ -2,6 +2,7 @@
 //! another one, with a wire between them.
 
 mod disk_world;
+mod encrypted;
 mod faults;
 
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};

@@ -6,9 +6,10 @@ use std::path::Path;
 use crate::tree::{complain, files, read, root, rust_files};
 
 /// Crates that may have `unsafe`; each module that has it says so itself.
-const UNSAFE_CRATES: [&str; 9] = [
+const UNSAFE_CRATES: [&str; 10] = [
     "benches",
     "crates/c",
+    "crates/luks",
     "crates/shm",
     "crates/preload",
     "crates/nic-driver",

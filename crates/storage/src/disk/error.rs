@@ -22,6 +22,17 @@ pub enum DiskError {
     /// The target's answer.
     #[error(transparent)]
     Unit(#[from] InitiatorError),
+    /// The sectors of an encrypted disk do not begin with a block of the unit.
+    #[error(
+        "the encrypted sectors begin at byte {offset}, and the unit has blocks of {block} bytes: \
+         open it as a file with cryptsetup"
+    )]
+    Alignment {
+        /// Bytes before the sectors.
+        offset: u64,
+        /// Bytes of a block.
+        block: u32,
+    },
     /// The target has been away for longer than the caller wants to wait.
     #[error("the target has been away for {} s: {why}", .patience.as_secs())]
     Away {

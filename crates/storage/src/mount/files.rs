@@ -4,8 +4,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -18,7 +17,7 @@ use rustix::fs::{FallocateFlags, OFlags};
 use tokio::sync::mpsc;
 
 use super::request::FileRequest;
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskSize};
 
 /// How long the kernel may believe attributes: the size can change.
 const BELIEVED: Duration = Duration::from_secs(1);
@@ -40,7 +39,7 @@ pub(super) struct DiskFiles {
     directory: bool,
     read_only: bool,
     unmap: bool,
-    size: Arc<AtomicU64>,
+    size: DiskSize,
     made: SystemTime,
     access: Mutex<FileAccess>,
     requests: mpsc::Sender<FileRequest>,
@@ -83,7 +82,7 @@ impl DiskFiles {
     }
 
     fn size(&self) -> u64 {
-        self.size.load(Ordering::Relaxed)
+        self.size.bytes()
     }
 
     fn attributes(&self, inode: INodeNo) -> FileAttr {

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use storage::{DiskUrl, LunDefinition, parse_size};
 
 use super::CredentialArgs;
+use super::luks::{LuksArgs, LuksFormatArgs};
 use crate::runtime_dir::InstanceName;
 
 /// Serve disks over iSCSI
@@ -207,6 +208,7 @@ pub(crate) enum DiskCommand {
     Ls(DiskLsArgs),
     Copy(DiskCopyArgs),
     Mount(DiskMountArgs),
+    Format(DiskFormatArgs),
 }
 
 /// How a session with a target is made.
@@ -256,6 +258,8 @@ pub(crate) struct DiskCopyArgs {
     #[arg(long)]
     pub(crate) progress: bool,
     #[command(flatten)]
+    pub(crate) luks: LuksArgs,
+    #[command(flatten)]
     pub(crate) session: DiskSessionArgs,
 }
 
@@ -303,6 +307,27 @@ pub(crate) struct DiskMountArgs {
     /// Stay in the foreground; tell systemd when ready (NOTIFY_SOCKET)
     #[arg(long)]
     pub(crate) foreground: bool,
+    #[command(flatten)]
+    pub(crate) luks: LuksArgs,
+    #[command(flatten)]
+    pub(crate) session: DiskSessionArgs,
+}
+
+/// Make a disk ready: write a LUKS header with a new key
+///
+/// A unit that has data is refused. What the header is made of can be seen by `cryptsetup
+/// luksDump`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tasuki disk format --luks iscsi://10.9.0.2/iqn.2026-11.tasuki:disks/0
+  tasuki disk copy --luks big.img iscsi://10.9.0.2/iqn.2026-11.tasuki:disks/0")]
+pub(crate) struct DiskFormatArgs {
+    /// iscsi://ADDRESS/TARGET/LUN
+    #[arg(value_name = "URL")]
+    pub(crate) url: DiskUrl,
+    #[command(flatten)]
+    pub(crate) luks: LuksFormatArgs,
     #[command(flatten)]
     pub(crate) session: DiskSessionArgs,
 }

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
@@ -42,17 +42,41 @@ enum Start {
 ///
 /// # Errors
 /// The system's. A failure of the process itself is told here, and its code returned.
-pub(super) fn detach((log_path, log): (PathBuf, File)) -> Result<u8, Failure> {
+pub(super) fn detach(log: (PathBuf, File)) -> Result<u8, Failure> {
+    start(log, Stdio::null(), |_| {})
+}
+
+/// As [`detach`]. `give` writes to the process's standard input, and closes it.
+///
+/// # Errors
+/// As there.
+pub(super) fn detach_with(
+    log: (PathBuf, File),
+    give: impl FnOnce(ChildStdin),
+) -> Result<u8, Failure> {
+    start(log, Stdio::piped(), |input| {
+        if let Some(input) = input {
+            give(input);
+        }
+    })
+}
+
+fn start(
+    (log_path, log): (PathBuf, File),
+    input: Stdio,
+    give: impl FnOnce(Option<ChildStdin>),
+) -> Result<u8, Failure> {
     let failed = |error: std::io::Error| Failure::system("start the background process", error);
     let mut child = Command::new("/proc/self/exe")
         .arg0("tasuki")
         .args(std::env::args_os().skip(1))
         .env(BACKGROUND, &log_path)
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(Stdio::piped())
         .stderr(log)
         .spawn()
         .map_err(failed)?;
+    give(child.stdin.take());
     let mut line = String::new();
     if let Some(out) = child.stdout.take() {
         BufReader::new(out).read_line(&mut line).map_err(failed)?;

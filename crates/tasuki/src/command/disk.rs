@@ -2,7 +2,9 @@
 
 mod access;
 mod identity;
+mod luks;
 mod mount;
+mod passphrase;
 mod session;
 
 use std::ffi::OsStr;
@@ -17,6 +19,7 @@ use storage::{
 };
 
 use self::access::DiskAccess;
+use self::luks::Encryption;
 use self::session::{DiskPlace, on_instance};
 use super::{print, print_json, table};
 use crate::cli::{DiskArgs, DiskCommand, DiskCopyArgs, DiskLsArgs};
@@ -31,6 +34,7 @@ pub(crate) fn disk(args: &DiskArgs) -> Result<u8, Failure> {
         DiskCommand::Ls(ls) => list(ls),
         DiskCommand::Copy(copy) => copy_disk(copy),
         DiskCommand::Mount(args) => mount::mount(args),
+        DiskCommand::Format(args) => luks::format(args),
     }
 }
 
@@ -107,8 +111,13 @@ fn copy_disk(args: &DiskCopyArgs) -> Result<u8, Failure> {
     let access = Rc::new(DiskAccess::new(&args.session.access)?);
     let place = |word| PlaceOfDisk::parse(args, &access, word);
     let (from, to) = (place(&args.from)?, place(&args.to)?);
+    if args.luks.luks && !from.is_unit() && !to.is_unit() {
+        return Err(Failure::new(Code::Usage, "--luks is for units, and both ends are files"));
+    }
+    let encryption = Encryption::new(&args.luks)?;
     let copied = async {
-        let (from, to) = (from.open(&access, true).await?, to.open(&access, false).await?);
+        let from = from.open(&access, &encryption, true).await?;
+        let to = to.open(&access, &encryption, false).await?;
         let size = from.size().map_err(|error| copy_failure(&access, &error))?;
         let bar = progress_bar(args.progress, size);
         let shown = bar.clone();
@@ -160,11 +169,22 @@ impl PlaceOfDisk {
         Ok(Self::Unit(DiskPlace::new(&url, access, args.session.give_up)?))
     }
 
-    async fn open(&self, access: &DiskAccess, source: bool) -> Result<CopyEnd, Failure> {
+    fn is_unit(&self) -> bool {
+        matches!(self, Self::Unit(_))
+    }
+
+    async fn open(
+        &self,
+        access: &DiskAccess,
+        encryption: &Encryption,
+        source: bool,
+    ) -> Result<CopyEnd, Failure> {
         let end = match self {
             Self::File(path) if source => CopyEnd::source(path),
             Self::File(path) => CopyEnd::destination(path),
-            Self::Unit(place) => return Ok(CopyEnd::Unit(place.open().await?)),
+            Self::Unit(place) => {
+                return encryption.open(access, place.open().await?).await.map(CopyEnd::Unit);
+            }
         };
         end.map_err(|error| copy_failure(access, &error))
     }

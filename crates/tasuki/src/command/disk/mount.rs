@@ -8,6 +8,8 @@ use storage::{MountError, MountOptions, Mounted};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::access::DiskAccess;
+use super::luks::{Encryption, secret};
+use super::passphrase::Secret;
 use super::session::{DiskPlace, on_instance};
 use crate::cli::DiskMountArgs;
 use crate::command::background::{self, Ready};
@@ -26,24 +28,39 @@ pub(super) fn mount(args: &DiskMountArgs) -> Result<u8, Failure> {
     let access = Rc::new(DiskAccess::new(&args.session.access)?);
     let place = DiskPlace::new(&args.url, &access, args.session.give_up)?;
     if let Some(log) = background::log_path() {
-        return background::work(&log, |ready| serve(args, &place, ready));
+        return background::work(&log, |ready| {
+            let secret = args.luks.luks.then(Secret::receive).transpose()?;
+            serve(args, &place, &Encryption::with(&args.luks, secret), ready)
+        });
     }
+    let secret = args.luks.luks.then(|| secret(&args.luks)).transpose()?;
     if args.foreground {
-        return serve(args, &place, Box::new(background::notify));
+        let encryption = Encryption::with(&args.luks, secret);
+        return serve(args, &place, &encryption, Box::new(background::notify));
     }
-    background::detach(RuntimeDir::make()?.make_log(&log_name(&args.point))?)
+    let log = RuntimeDir::make()?.make_log(&log_name(&args.point))?;
+    match secret {
+        // The terminal, and standard input, are this process's.
+        Some(secret) => background::detach_with(log, |input| secret.hand_over(input)),
+        None => background::detach(log),
+    }
 }
 
-fn serve(args: &DiskMountArgs, place: &DiskPlace, ready: Ready) -> Result<u8, Failure> {
+fn serve(
+    args: &DiskMountArgs,
+    place: &DiskPlace,
+    encryption: &Encryption,
+    ready: Ready,
+) -> Result<u8, Failure> {
     let options = MountOptions {
         read_only: args.read_only,
         allow_other: args.allow_other,
-        unmap: args.unmap,
+        unmap: args.unmap || args.luks.discard,
         source: args.url.to_string(),
     };
     let served = async {
         let end = end_signal()?;
-        let disk = place.open().await?;
+        let disk = encryption.open(place.access(), place.open().await?).await?;
         let mounted = Mounted::new(&disk, &args.point, &options);
         let mounted = mounted.map_err(|error| mount_failure(&error))?;
         ready()?;

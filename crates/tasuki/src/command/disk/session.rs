@@ -37,6 +37,11 @@ impl DiskPlace {
         Ok(Self { access: Rc::clone(access), portal, target, lun, give_up })
     }
 
+    /// How its sessions are made.
+    pub(super) fn access(&self) -> &DiskAccess {
+        &self.access
+    }
+
     /// Opens it, within [`on_instance`]. All of its sessions have one ISID and one identity: by
     /// both the target knows that a later one replaces the one before.
     ///
