@@ -3,6 +3,7 @@
 
 mod disk_world;
 mod faults;
+mod file_systems;
 
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
