@@ -54,7 +54,8 @@ fn write_sources(world: &DiskWorld) {
         "#include <stdio.h>\n{declared}int main(void) {{ printf(\"%d\\n\", 0{sum}); return 0; }}\n"
     );
     std::fs::write(path("main.c"), main).unwrap();
-    let rules = "objects = $(patsubst %.c,%.o,$(wildcard *.c))\nsum: $(objects)\n\t$(CC) -o $@ $^\n";
+    let rules =
+        "objects = $(patsubst %.c,%.o,$(wildcard *.c))\nsum: $(objects)\n\t$(CC) -o $@ $^\n";
     std::fs::write(path("Makefile"), rules).unwrap();
 }
 
