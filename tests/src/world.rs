@@ -213,12 +213,7 @@ impl World {
         match nic {
             Nic::Tap => {}
             Nic::Packet | Nic::Xdp => world.lay_cable(),
-            Nic::Wire => {
-                let address = format!("{HOST}/24");
-                let words = ["up", "--nic", &world.device(), "--address", &address];
-                let up = world.tasuki(&[&words[..], far, &[FAR]].concat());
-                let _ = Running::start(up).finish().success();
-            }
+            Nic::Wire => world.up_far(far),
         }
         Some(world)
     }
@@ -366,6 +361,17 @@ impl World {
     /// When it does not start.
     pub fn up(&self, net: &str, mode: Mode, with: &[&str]) {
         self.up_by(&[], net, mode, with);
+    }
+
+    /// Starts the instance at the other end of the wire, which a world begins with.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn up_far(&self, with: &[&str]) {
+        let address = format!("{HOST}/24");
+        let words = ["up", "--nic", &self.device(), "--address", &address];
+        let up = self.tasuki(&[&words[..], with, &[FAR]].concat());
+        let _ = Running::start(up).finish().success();
     }
 
     /// As [`World::up`], by a command that runs the words behind it, such as prlimit(1).

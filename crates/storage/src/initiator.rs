@@ -41,6 +41,9 @@ const LAST_OUTPUT: Duration = Duration::from_secs(5);
 const ATTENTIONS: u32 = 8;
 /// Codes of unit attentions that are kept.
 const MOST_ATTENTIONS: usize = 64;
+/// Sense key NOT READY, and the additional sense code MEDIUM NOT PRESENT (SPC-4 4.5.6, 4.5.7).
+const NOT_READY: u8 = 0x2;
+const NO_MEDIUM: u16 = 0x3a;
 /// Why a request finds no connection.
 const ENDED: &str = "it has ended";
 /// Status CHECK CONDITION (SAM-5 5.3.1).
@@ -60,6 +63,15 @@ pub struct InitiatorIdentity {
 /// A session with a target.
 #[derive(Debug, Clone)]
 pub struct Initiator(Rc<Shared>);
+
+/// What a unit says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inquiry {
+    /// It is a disk (peripheral device type 00h), and nothing else that a target may have.
+    pub is_disk: bool,
+    /// Vendor and product.
+    pub product: String,
+}
 
 /// A unit's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -218,15 +230,30 @@ impl Initiator {
         Ok(fields.filter_map(|field| Lun::from_bytes(field.try_into().ok()?).number()).collect())
     }
 
-    /// Vendor and product (INQUIRY, SPC-4 6.6).
+    /// What the unit is (INQUIRY, SPC-4 6.6).
     ///
     /// # Errors
     /// The command's or the connection's.
-    pub async fn inquiry(&self, lun: u16) -> Result<String, InitiatorError> {
+    pub async fn inquiry(&self, lun: u16) -> Result<Inquiry, InitiatorError> {
         let data = self.read_by(lun, &[0x12, 0, 0, 0, 96, 0], 96).await?;
         let text = data.get(8..32).ok_or(InitiatorError::Answer(0x12))?;
         let words: Vec<_> = text.chunks(8).map(String::from_utf8_lossy).collect();
-        Ok(words.concat().split_whitespace().collect::<Vec<_>>().join(" "))
+        let product = words.concat().split_whitespace().collect::<Vec<_>>().join(" ");
+        // A direct access device that is connected.
+        Ok(Inquiry { is_disk: data[0] == 0, product })
+    }
+
+    /// As [`Self::capacity`]; `None` while the unit has no medium.
+    ///
+    /// # Errors
+    /// The command's or the connection's.
+    pub async fn capacity_of_medium(&self, lun: u16) -> Result<Option<Capacity>, InitiatorError> {
+        match self.capacity(lun).await {
+            Err(InitiatorError::Command { key: NOT_READY, code, .. }) if code >> 8 == NO_MEDIUM => {
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
     }
 
     /// The unit's size (READ CAPACITY (16), SBC-3 5.16).

@@ -65,7 +65,7 @@ pub use disk::{Disk, DiskError, DiskSize};
 pub use encryption::{EncryptionError, format_encrypted, open_encrypted};
 pub use handle::{LunStatus, NotSealed, SessionStatus, TargetHandle, TargetStatus};
 pub use initiator::{
-    Capacity, DiskPortal, Initiator, InitiatorError, InitiatorIdentity, random_isid,
+    Capacity, DiskPortal, Initiator, InitiatorError, InitiatorIdentity, Inquiry, random_isid,
 };
 pub use iscsi::pdu::Isid;
 pub use iscsi::settings::{ChapAccount, ChapAlgorithm, ChapPolicy};

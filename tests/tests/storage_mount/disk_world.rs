@@ -22,6 +22,7 @@ const GIVE_UP: &str = "180";
 pub(crate) struct DiskWorld {
     world: World,
     scheme: &'static str,
+    mode: Mode,
 }
 
 impl std::ops::Deref for DiskWorld {
@@ -58,7 +59,7 @@ impl DiskWorld {
         }
         let world = World::over(Nic::Wire)?;
         world.up(TARGET, mode, &[]);
-        Some(Self { world, scheme })
+        Some(Self { world, scheme, mode })
     }
 
     /// Runs a program of the host: the disk is a file to it.
@@ -128,6 +129,31 @@ impl DiskWorld {
         format!("{}://{STACK}/iqn.2026-11.tasuki:disks/{lun}", self.scheme)
     }
 
+    /// Kills the stack below the target, which ends with it, and starts the instance again.
+    pub(crate) fn restart_stack(&self) {
+        self.kill_stack(TARGET);
+        eventually("the target ends with its stack", || {
+            self.processes_of(["target", "up"]).is_empty()
+        });
+        self.up(TARGET, self.mode, &[]);
+    }
+
+    /// Kills the stack below the mounts, and starts the instance again.
+    pub(crate) fn restart_stack_of_mounts(&self) {
+        self.kill_stack(MOUNTS);
+        self.up_far(&[]);
+    }
+
+    /// Kills the inet server of the instance `net`, which ends with it.
+    fn kill_stack(&self, net: &str) {
+        let processes = self.ps(net).processes;
+        let server = processes.iter().find(|process| process.role.starts_with("inet"));
+        let pid = server.and_then(|server| i32::try_from(server.pid).ok()).and_then(Pid::from_raw);
+        kill_process(pid.expect("a server"), Signal::KILL).unwrap();
+        let ps = || Running::start(self.tasuki(&["ps", "--json", net])).finish();
+        eventually("the instance ends with its stack", || !ps().status.success());
+    }
+
     /// `tasuki disk WORDS…` on the other instance.
     pub(crate) fn start_disk(&self, words: &[&str]) -> Running {
         self.start_disk_with("keys", words)
@@ -188,11 +214,20 @@ impl DiskWorld {
 
     /// Removes a mount's log, and tells it. A mount that has ended in order has none.
     pub(crate) fn take_log(&self, mount: &DiskMount<'_>) -> String {
-        let name = format!("{}.mount.log", mount.point.trim_matches('/').replace('/', "-"));
-        let path = self.outside("/run/tasuki").join(name);
+        let path = self.log_of(mount);
         let log = std::fs::read_to_string(&path).expect("a log");
         std::fs::remove_file(path).unwrap();
         log
+    }
+
+    /// Removes a mount's log, if it wrote one.
+    pub(crate) fn drop_log(&self, mount: &DiskMount<'_>) {
+        let _ = std::fs::remove_file(self.log_of(mount));
+    }
+
+    fn log_of(&self, mount: &DiskMount<'_>) -> PathBuf {
+        let name = format!("{}.mount.log", mount.point.trim_matches('/').replace('/', "-"));
+        self.outside("/run/tasuki").join(name)
     }
 
     pub(crate) fn end(&self) {
@@ -253,6 +288,11 @@ impl DiskMount<'_> {
         self.has_ended();
     }
 
+    /// Ends what waits for it, which nothing else can.
+    pub(crate) fn abort(&self) {
+        let _ = self.world.command(&["umount", "-f", &self.point]).output();
+    }
+
     /// Its process ends after an unmount.
     pub(crate) fn has_ended(&self) {
         eventually("it is unmounted", || self.world.mounts() == 0);
@@ -263,6 +303,7 @@ impl DiskMount<'_> {
 impl Drop for DiskMount<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
+            self.abort();
             let _ = self.world.command(&["umount", "-l", &self.point]).output();
         }
     }

@@ -9,7 +9,8 @@ use rustix::io::Errno;
 use rustix::process::{Signal, kill_process};
 use tasuki_tests::{eventually, sha256, write_noise};
 
-use crate::disk_world::{DiskWorld, SIZE};
+use crate::disk_world::{DiskMount, DiskWorld, SIZE};
+use crate::seeded::Seeded;
 
 /// Writers, each with a part of the disk of its own.
 const WRITERS: usize = 4;
@@ -17,22 +18,6 @@ const WRITERS: usize = 4;
 const PART: usize = SIZE / WRITERS;
 /// Bytes of the longest write.
 const LONGEST: u64 = 200_000;
-
-/// Numbers from a seed (xorshift).
-struct Seeded(u64);
-
-impl Seeded {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-
-    fn pause(&mut self, most: u64) {
-        std::thread::sleep(Duration::from_millis(self.below(most)));
-    }
-}
 
 /// Writes and reads at random until `stop`, and gives what the part has then.
 fn write_verified(
@@ -88,7 +73,7 @@ fn under_verified_writes(world: &DiskWorld, seed: u64, disturb: impl FnOnce(&Ato
             scope.spawn(move || write_verified(file, part, seed, stop, writes))
         };
         let writers: Vec<_> = (0..WRITERS).map(writer).collect();
-        let end = EndOnDrop(&stop);
+        let end = EndOnDrop(&stop, &mount);
         disturb(&writes);
         drop(end);
         writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
@@ -100,12 +85,15 @@ fn under_verified_writes(world: &DiskWorld, seed: u64, disturb: impl FnOnce(&Ato
     mount.unmount();
 }
 
-/// The writers end also when the test fails beside them.
-struct EndOnDrop<'a>(&'a AtomicBool);
+/// The writers end also when the test fails beside them, and what they wait for does not come.
+struct EndOnDrop<'a>(&'a AtomicBool, &'a DiskMount<'a>);
 
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
+        if std::thread::panicking() {
+            self.1.abort();
+        }
     }
 }
 
@@ -115,14 +103,25 @@ fn writes_go_on(writes: &AtomicU64) {
     eventually("writes go on", || writes.load(Ordering::Relaxed) > before + 2 * WRITERS as u64);
 }
 
-fn kill_and_restart(world: &DiskWorld, times: u32, seed: u64) {
+/// What is killed under verified writes, and started again.
+#[derive(Clone, Copy)]
+enum Victim {
+    Target,
+    /// The inet server below the target.
+    Stack,
+}
+
+fn kill_and_restart(world: &DiskWorld, victim: Victim, times: u32, seed: u64) {
     under_verified_writes(world, seed, |writes| {
         let mut seeded = Seeded(seed + 1);
         let lun = format!("file:{}", world.file("a.img"));
         for _ in 0..times {
             writes_go_on(writes);
             seeded.pause(60);
-            world.signal_target(Signal::KILL);
+            match victim {
+                Victim::Target => world.signal_target(Signal::KILL),
+                Victim::Stack => world.restart_stack(),
+            }
             seeded.pause(60);
             world.target_up(&[&lun]);
         }
@@ -134,7 +133,13 @@ fn kill_and_restart(world: &DiskWorld, times: u32, seed: u64) {
 #[test]
 fn a_target_that_is_killed_and_started_again_is_waited_for() {
     let Some(world) = DiskWorld::new(&[]) else { return };
-    kill_and_restart(&world, 4, 1);
+    kill_and_restart(&world, Victim::Target, 4, 1);
+}
+
+#[test]
+fn a_stack_that_is_killed_below_the_target_is_waited_for() {
+    let Some(world) = DiskWorld::new(&[]) else { return };
+    kill_and_restart(&world, Victim::Stack, 3, 30);
 }
 
 /// 200 random moments.
@@ -143,7 +148,17 @@ fn a_target_that_is_killed_and_started_again_is_waited_for() {
 fn a_target_that_is_killed_again_and_again() {
     for seed in 2..6 {
         let Some(world) = DiskWorld::new(&[]) else { return };
-        kill_and_restart(&world, 50, seed);
+        kill_and_restart(&world, Victim::Target, 50, seed);
+    }
+}
+
+/// 200 random moments.
+#[test]
+#[ignore = "takes minutes"]
+fn a_stack_that_is_killed_again_and_again() {
+    for seed in 31..35 {
+        let Some(world) = DiskWorld::new(&[]) else { return };
+        kill_and_restart(&world, Victim::Stack, 50, seed);
     }
 }
 

@@ -4,6 +4,9 @@
 mod disk_world;
 mod encrypted;
 mod faults;
+mod file_systems;
+mod initiator_faults;
+mod seeded;
 
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 

@@ -185,7 +185,9 @@ impl Filesystem for DiskFiles {
     }
 
     fn open(&self, _request: &Request, _inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+        let flags = FopenFlags::FOPEN_DIRECT_IO
+            | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+            | FopenFlags::FOPEN_NOFLUSH;
         reply.opened(FileHandle(0), flags);
     }
 
@@ -223,7 +225,8 @@ impl Filesystem for DiskFiles {
     }
 
     /// A descriptor is closed, maybe one of many: also when a program starts another one. That must
-    /// not wait for the target. What was written is durable after fsync, as on a block device.
+    /// not wait for the target, nor for writes that do: with FOPEN_NOFLUSH kernels since 5.16 do not
+    /// even ask. What was written is durable after fsync, as on a block device.
     fn flush(
         &self,
         _request: &Request,

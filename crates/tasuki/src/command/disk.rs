@@ -43,8 +43,9 @@ pub(crate) fn disk(args: &DiskArgs) -> Result<u8, Failure> {
 struct UnitRow {
     target: String,
     lun: u16,
-    bytes: u64,
-    block_size: u32,
+    /// `None` without a medium; the block size also.
+    bytes: Option<u64>,
+    block_size: Option<u32>,
     product: String,
     url: String,
 }
@@ -60,7 +61,9 @@ fn list(args: &DiskLsArgs) -> Result<u8, Failure> {
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     lines.extend(rows.into_iter().map(|row| {
         let UnitRow { target, lun, bytes, block_size, product, url } = row;
-        vec![target, lun.to_string(), bytes.to_string(), block_size.to_string(), product, url]
+        let number = |number: Option<u64>| number.map_or("-".to_owned(), |n| n.to_string());
+        let block_size = number(block_size.map(u64::from));
+        vec![target, lun.to_string(), number(bytes), block_size, product, url]
     }));
     print(&table(&lines, &[false, true, true, true]))?;
     Ok(0)
@@ -93,14 +96,19 @@ async fn units_of(
     rows: &mut Vec<UnitRow>,
 ) -> Result<(), InitiatorError> {
     for lun in session.luns().await?.into_iter().filter(|lun| url.lun.is_none_or(|it| it == *lun)) {
-        let capacity = session.capacity(lun).await?;
+        let inquiry = session.inquiry(lun).await?;
+        if !inquiry.is_disk {
+            // The controller of a storage array, a tape.
+            continue;
+        }
+        let capacity = session.capacity_of_medium(lun).await?;
         let unit = DiskUrl { target: Some(target.clone()), lun: Some(lun), ..url.clone() };
         rows.push(UnitRow {
             target: target.to_string(),
             lun,
-            bytes: capacity.bytes(),
-            block_size: capacity.block_size,
-            product: session.inquiry(lun).await?,
+            bytes: capacity.map(|capacity| capacity.bytes()),
+            block_size: capacity.map(|capacity| capacity.block_size),
+            product: inquiry.product,
             url: unit.to_string(),
         });
     }
