@@ -8,7 +8,7 @@
 //! | `rfc4106(gcm(aes))` | AES-GCM (RFC 4106) |
 //! | `rfc7539esp(chacha20,poly1305)` | ChaCha20-Poly1305 (RFC 7634) |
 //! | `cbc(aes)` with `hmac(sha256)` | RFC 3602, RFC 4868 |
-//! | `cbc(des3_ede)`, `cipher_null`, `hmac(sha1)` | RFC 2451, 2410, 2404; only where they are asked for |
+//! | `cbc(des3_ede)`, `cipher_null`, `hmac(sha1)` | RFC 2451, 2410, 2404; only if asked for |
 //!
 //! ```text layers
 //! make: algorithms by their names

@@ -5,6 +5,7 @@ mod dhcp;
 mod disconnect;
 mod echo;
 mod esp;
+mod esp_packets;
 mod esp_world;
 mod fastopen;
 mod fin_acks;

@@ -83,11 +83,10 @@ impl Settings {
     /// For an instance of this name.
     ///
     /// # Errors
-    /// [`Code::Configuration`]
+    /// [`Code::Configuration`]; a fault in the file alone is reported with the file's name.
     pub(crate) fn new(name: InstanceName, options: &InstanceOptions) -> Result<Self, Failure> {
         let config =
             options.config.as_deref().map_or_else(|| Ok(Config::default()), Config::load)?;
-        // A fault in the file alone is reported with the file's name.
         let given = !options.address.is_empty() || !options.gateway.is_empty();
         let path = options.config.as_ref();
         let file = path.map_or(String::new(), |path| format!("{}: ", path.display()));
@@ -132,10 +131,6 @@ impl Settings {
         let links = [vec![first], more].concat();
         check_choices(inet.rp_filter, &config.tcp).map_err(in_file)?;
         check_sharing(&config.memory, links.len(), mode).map_err(in_file)?;
-        if mode == Mode::Library && !config.xfrm.is_empty() {
-            let sentence = "xfrm: in mode library there is no ESP; use mode split or fused";
-            return Err(in_file(sentence.to_owned()));
-        }
         Ok(Self {
             name,
             mode,
@@ -151,7 +146,7 @@ impl Settings {
             group: group(&config.instance, &config.memory, mode).map_err(in_file)?,
             ipv6,
             rp_filter: inet.rp_filter,
-            xfrm: config.xfrm.requests().map_err(in_file)?,
+            xfrm: config.xfrm.requests(mode != Mode::Library).map_err(in_file)?,
             sandbox: sandbox()?,
             params: config.memory.client.params().map_err(in_file)?,
             tcp: config.tcp,

@@ -9,7 +9,7 @@
 //! `fuzz/Cargo.toml`, and some seeds in `fuzz/corpus/NAME/`.
 //!
 //! ```text layers
-//! call_slots dhcp fragments frame_input ipv6_link tcp_sequence: the targets of the network
+//! call_slots dhcp esp_input fragments frame_input ipv6_link tcp_sequence: the network's targets
 //! iscsi_initiator iscsi_target scsi_commands seal_handshake seal_records: those of storage
 //! memory: buffers of a stack in private memory
 //! packet: packets and their checksums
@@ -19,6 +19,7 @@
 
 pub mod call_slots;
 pub mod dhcp;
+pub mod esp_input;
 pub mod fragments;
 pub mod frame_input;
 pub mod ipv6_link;
@@ -38,6 +39,7 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("call_slots", call_slots::run),
     ("dhcp", dhcp::run),
+    ("esp_input", esp_input::run),
     ("fragments", fragments::run),
     ("frame_input", frame_input::run),
     ("ipv6_link", ipv6_link::run),

@@ -169,7 +169,7 @@ impl Context {
         out: &mut dyn Egress<T>,
     ) -> Option<Departure> {
         let to = SocketAddr::new(end, 0);
-        let path = self.ip.find(&to, None, self.link.interfaces()).ok()?;
+        let path = self.find_plain(&to, None).ok()?;
         if path.hop == Hop::Local {
             self.esp.count_unfit();
             return None;
@@ -210,6 +210,13 @@ impl Context {
         self.link.interface(id).map_or(LONGEST, |interface| interface.mtu(to))
     }
 
+    /// The path of packets that no policy concerns.
+    #[cold]
+    #[inline(never)]
+    fn find_plain(&mut self, to: &SocketAddr, via: Option<InterfaceId>) -> Result<Path, Error> {
+        self.ip.find(to, via, self.link.interfaces())
+    }
+
     /// A path as policies change it: it takes shorter packets, and perhaps leads to a tunnel's end.
     #[cold]
     #[inline(never)]
@@ -219,12 +226,12 @@ impl Context {
         via: Option<InterfaceId>,
     ) -> Result<Path, Error> {
         let host = to.ip();
-        let path = self.ip.find(to, via, self.link.interfaces())?;
+        let path = self.find_plain(to, via)?;
         if path.hop == Hop::Local || !self.esp.covers(host) {
             return Ok(path);
         }
         let way = match self.esp.tunnel_end(path.source, host) {
-            Some(end) => self.ip.find(&SocketAddr::new(end, 0), None, self.link.interfaces())?,
+            Some(end) => self.find_plain(&SocketAddr::new(end, 0), None)?,
             None => path,
         };
         let mtu = self.esp.inner_mtu(host, way.mtu);

@@ -151,6 +151,7 @@ impl Routes {
     ///
     /// # Errors
     /// `NetUnreachable` if there is none, `Invalid` for a link-local address without its link.
+    #[inline(always)]
     pub(crate) fn find(
         &self,
         destination: &SocketAddr,

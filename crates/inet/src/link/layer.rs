@@ -190,6 +190,7 @@ impl LinkLayer {
     }
 
     /// Hands a frame to the egress or to the loopback queue, or drops it if there is no room.
+    #[inline(always)]
     pub(crate) fn emit<T: TxBytes>(
         &mut self,
         interface: InterfaceId,

@@ -121,16 +121,15 @@ impl XfrmSection {
         keys.any(|key| !key.bytes().is_empty())
     }
 
-    /// Whether there is nothing.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.state.is_empty() && self.policy.is_empty()
-    }
-
     /// What the inet server is asked for: policies first, so that nothing passes unprotected.
+    /// `possible`: it has ciphers.
     ///
     /// # Errors
     /// A sentence, such as that a key's file cannot be read.
-    pub(crate) fn requests(self) -> Result<Vec<XfrmRequest>, String> {
+    pub(crate) fn requests(self, possible: bool) -> Result<Vec<XfrmRequest>, String> {
+        if !possible && !(self.state.is_empty() && self.policy.is_empty()) {
+            return Err("xfrm: in mode library there is no ESP; use mode split or fused".to_owned());
+        }
         let policies = self.policy.into_iter().map(|policy| {
             policy
                 .policy()

@@ -7,7 +7,7 @@ use abi::network::Prefixed;
 use abi::xfrm::{XfrmAction, XfrmDirection, XfrmMode, XfrmPolicy, XfrmSelector, XfrmTemplate};
 use serde::Deserialize;
 
-use super::words::{Words, unexpected};
+use super::words::{XfrmWords, unexpected};
 
 const KNOWN: &str = "src, dst, proto, sport, dport, type, code, dir, priority, action and tmpl";
 const KNOWN_OF_TEMPLATES: &str = "src, dst, proto, spi, reqid, mode and level";
@@ -102,7 +102,7 @@ pub(super) struct SelectorParts {
 
 impl SelectorParts {
     /// Takes a word and its value; false if the word is none of a selector.
-    pub(super) fn take(&mut self, word: &str, words: &mut Words<'_>) -> Result<bool, String> {
+    pub(super) fn take(&mut self, word: &str, words: &mut XfrmWords<'_>) -> Result<bool, String> {
         match word {
             "src" => self.src = Some(words.parsed(word)?),
             "dst" => self.dst = Some(words.parsed(word)?),
@@ -147,7 +147,7 @@ pub(crate) fn new_selector(
 /// # Errors
 /// A sentence.
 pub(crate) fn parse_policy(all: &[String]) -> Result<XfrmPolicy, String> {
-    let mut words = Words::new(all);
+    let mut words = XfrmWords::new(all);
     let (mut parts, mut dir, mut priority) = (SelectorParts::default(), None, 0);
     let (mut block, mut template) = (false, None);
     while let Some(word) = words.next() {
@@ -181,7 +181,7 @@ pub(crate) fn parse_policy(all: &[String]) -> Result<XfrmPolicy, String> {
 /// # Errors
 /// A sentence.
 pub(crate) fn parse_policy_name(all: &[String]) -> Result<(XfrmDirection, XfrmSelector), String> {
-    let mut words = Words::new(all);
+    let mut words = XfrmWords::new(all);
     let (mut parts, mut dir) = (SelectorParts::default(), None);
     while let Some(word) = words.next() {
         match word {
@@ -219,7 +219,7 @@ pub(super) fn protocol(word: &str) -> Result<(), String> {
     }
 }
 
-fn parse_template(words: &mut Words<'_>) -> Result<XfrmTemplate, String> {
+fn parse_template(words: &mut XfrmWords<'_>) -> Result<XfrmTemplate, String> {
     let (mut src, mut dst) = (None, None);
     let mode = XfrmMode::default();
     let mut template = XfrmTemplate { ends: None, spi: None, reqid: 0, mode, optional: false };

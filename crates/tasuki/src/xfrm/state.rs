@@ -6,7 +6,7 @@ use abi::xfrm::{
 
 use super::key::key;
 use super::policy::{Address, SelectorParts, mode, protocol};
-use super::words::{Words, unexpected};
+use super::words::{XfrmWords, unexpected};
 
 const KNOWN: &str = "src, dst, proto, spi, mode, reqid, aead, enc, auth, auth-trunc, \
                      replay-window, replay-seq, replay-oseq, replay-seq-hi, replay-oseq-hi, flag, \
@@ -36,7 +36,7 @@ struct StateParts {
 /// # Errors
 /// A sentence, which contains no key.
 pub(crate) fn parse_state(all: &[String], insecure: bool) -> Result<XfrmState, String> {
-    let mut words = Words::new(all);
+    let mut words = XfrmWords::new(all);
     let mut parts = StateParts::default();
     while let Some(word) = words.next() {
         parts.take(word, &mut words)?;
@@ -62,7 +62,7 @@ pub(crate) fn parse_state(all: &[String], insecure: bool) -> Result<XfrmState, S
 }
 
 impl StateParts {
-    fn take(&mut self, word: &str, words: &mut Words<'_>) -> Result<(), String> {
+    fn take(&mut self, word: &str, words: &mut XfrmWords<'_>) -> Result<(), String> {
         match word {
             "src" => self.src = Some(words.parsed(word)?),
             "dst" => self.dst = Some(words.parsed(word)?),
@@ -104,7 +104,7 @@ impl StateParts {
 }
 
 /// An algorithm's name, key and, with `icv`, length of the check value.
-fn algorithm(kind: &str, words: &mut Words<'_>, icv: bool) -> Result<XfrmAlgorithm, String> {
+fn algorithm(kind: &str, words: &mut XfrmWords<'_>, icv: bool) -> Result<XfrmAlgorithm, String> {
     let name = words.value(kind)?.to_owned();
     let key = match words.value(kind)? {
         "" => XfrmKey::new(Vec::new()),
@@ -114,7 +114,7 @@ fn algorithm(kind: &str, words: &mut Words<'_>, icv: bool) -> Result<XfrmAlgorit
     Ok(XfrmAlgorithm { name, key: Some(key), icv })
 }
 
-fn limit(limits: &mut XfrmLimits, words: &mut Words<'_>) -> Result<(), String> {
+fn limit(limits: &mut XfrmLimits, words: &mut XfrmWords<'_>) -> Result<(), String> {
     let word = words.value("limit")?;
     let place = match word {
         "byte-soft" => &mut limits.byte_soft,
@@ -139,7 +139,7 @@ fn limit(limits: &mut XfrmLimits, words: &mut Words<'_>) -> Result<(), String> {
 /// # Errors
 /// A sentence.
 pub(crate) fn parse_state_name(all: &[String]) -> Result<XfrmId, String> {
-    let mut words = Words::new(all);
+    let mut words = XfrmWords::new(all);
     let (mut dst, mut spi) = (None, None);
     while let Some(word) = words.next() {
         match word {

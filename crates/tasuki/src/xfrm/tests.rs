@@ -27,7 +27,8 @@ fn status(line: &str) -> XfrmStateStatus {
 fn associations_are_read_as_they_are_written() {
     let lines = [
         "src 10.0.0.1 dst 10.0.0.2 proto esp spi 0x00001000 reqid 1 mode transport \
-         replay-window 64 flag esn aead rfc4106(gcm(aes)) 0x00112233445566778899aabbccddeeff01020304 128",
+         replay-window 64 flag esn aead rfc4106(gcm(aes)) \
+         0x00112233445566778899aabbccddeeff01020304 128",
         "src fd00::1 dst fd00::2 proto esp spi 0x00001001 reqid 0 mode tunnel replay-window 0 \
          auth-trunc hmac(sha256) 0x0102 128 enc cbc(aes) 0x0304 \
          sel src fd00:1::/64 dst ::/0 proto tcp dport 80 tfcpad 1200",

@@ -5,11 +5,11 @@ use std::str::FromStr;
 
 /// The words that are still to be read.
 #[derive(Debug, Clone)]
-pub(super) struct Words<'a> {
+pub(super) struct XfrmWords<'a> {
     rest: std::slice::Iter<'a, String>,
 }
 
-impl<'a> Words<'a> {
+impl<'a> XfrmWords<'a> {
     pub(super) fn new(all: &'a [String]) -> Self {
         Self { rest: all.iter() }
     }

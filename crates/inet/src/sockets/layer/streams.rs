@@ -14,7 +14,9 @@ use crate::sockets::layer::segments::{SegmentRoute, send_segments};
 use crate::sockets::options::SocketOptions;
 use crate::sockets::socket::SocketBody;
 use crate::table::Handle;
-use crate::tcp::{Endpoints, FastOpenOutcome, SegmentReply, SegmentRepr, State, reset_for};
+use crate::tcp::{
+    Connection, Endpoints, FastOpenOutcome, SegmentReply, SegmentRepr, State, reset_for,
+};
 use crate::time::Instant;
 use crate::timers::Timer;
 use core::net::SocketAddr;
@@ -319,10 +321,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         };
         let route = SegmentRoute::new(cx, options, path, to, ends);
         stream.connection.enable_super_segments(route.features.cuts(route.kind()));
-        if cx.esp.covers(ends.remote.ip()) {
-            // RFC 4301 8.2.1: an association's path tells of its MTU when something is sent.
-            let known = cx.path_mtu(now, ends.remote.ip());
-            stream.connection.handle_too_big(now, route.path.narrowed(known).mtu);
+        if cx.esp.is_active() {
+            learn_protected_mtu(cx, now, &mut stream.connection, &route);
         }
         let defer = self.tcp.may_defer_fin_ack();
         let df = options.mtu_discover.sets_df();
@@ -503,5 +503,21 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             self.ports.claim(&claim, socket.owner);
             socket.claim = Some(claim);
         }
+    }
+}
+
+/// RFC 4301 8.2.1: an association's path tells of its MTU when something is sent.
+#[cold]
+#[inline(never)]
+fn learn_protected_mtu<T: TxBytes, R: RxBytes>(
+    cx: &mut Context,
+    now: Instant,
+    connection: &mut Connection<T, HeldFrame<R>>,
+    route: &SegmentRoute,
+) {
+    let host = route.ends.remote.ip();
+    if cx.esp.covers(host) {
+        let known = cx.path_mtu(now, host);
+        connection.handle_too_big(now, route.path.narrowed(known).mtu);
     }
 }
