@@ -25,7 +25,8 @@ case "$what" in test | programs)
     postgres:postgresql memcached:memcached mariadbd:mariadb-server mariadb:mariadb-client
     redis-server:redis-server redis-cli:redis-tools php:php-cli ruby:ruby wrk:wrk ab:apache2-utils
     systemd-socket-activate:systemd socat:socat wget:wget nc:netcat-openbsd rsync:rsync dig:bind9-dnsutils
-    sockperf:sockperf iperf3:iperf3 iscsi-ls:libiscsi-bin qemu-img:qemu-utils ssh:openssh-client sshd:openssh-server
+    sockperf:sockperf iperf3:iperf3 iscsi-ls:libiscsi-bin qemu-img:qemu-utils
+    fusermount3:fuse3 ssh:openssh-client sshd:openssh-server
     strace:strace gdb:gdb valgrind:valgrind redis-benchmark:redis-tools readelf:binutils
     node:nodejs java:default-jdk-headless javac:default-jdk-headless go:golang-go" ;;
 esac

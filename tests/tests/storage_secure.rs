@@ -412,12 +412,16 @@ fn a_middle_man_changes_nothing_unnoticed() {
         for (way, from, to) in [("up", &noise, &through), ("down", &through, &back)] {
             for (kind, offset) in kinds.iter().flat_map(|kind| offsets.map(|at| (kind, at))) {
                 let what = format!("{kind}-{way}");
-                let said = copy_through(&world, &what, offset, from, to);
+                let said = copy_through(&world, &what, offset, from, to, &["--give-up", "0"]);
                 assert!(!said.status.success(), "{scheme} {what} {offset}: {said}");
             }
+            // A copy that waits for its target goes on over the next connections.
+            let _ =
+                copy_through(&world, &format!("flip-{way}"), 9_000_000, from, to, &[]).success();
         }
+        assert_eq!(sha256(&world.path("noise")), sha256(&world.path("back")));
         // The middle man is no obstacle by himself, and the target has lost only those sessions.
-        let _ = copy_through(&world, "pass", 0, &noise, &through).success();
+        let _ = copy_through(&world, "pass", 0, &noise, &through, &[]).success();
         let _ = tasuki(&world, "target-keys", &["disk", "copy", &direct, &back]).success();
         assert_eq!(sha256(&path), sha256(&world.path("noise")));
         assert_eq!(sha256(&path), sha256(&world.path("back")));
@@ -428,12 +432,20 @@ fn a_middle_man_changes_nothing_unnoticed() {
 }
 
 /// Copies a disk while a middle man does this.
-fn copy_through(world: &World, what: &str, offset: u64, from: &str, to: &str) -> Finished {
+fn copy_through(
+    world: &World,
+    what: &str,
+    offset: u64,
+    from: &str,
+    to: &str,
+    options: &[&str],
+) -> Finished {
     let (port, offset) = (MIDDLE.to_string(), offset.to_string());
     let words = world.script("middle_man.py", &[&port, STACK, "3260", what, &offset]);
     let middle = world.spawn(&words);
     let _ = middle.line("ready");
-    let said = tasuki(world, "target-keys", &["disk", "copy", from, to]);
+    let copy = [&["disk", "copy", from, to], options].concat();
+    let said = tasuki(world, "target-keys", &copy);
     middle.signal(rustix::process::Signal::TERM);
     let _ = middle.finish();
     said

@@ -162,6 +162,18 @@ impl RangeLocks {
         self.wake()
     }
 
+    /// Makes all that a task holds its own. A task that was aborted while its medium works may
+    /// still change blocks. Later tasks of the same blocks wait for it.
+    pub fn hold_alone(&mut self, key: u64) {
+        let entry = self.orders.get(&key).and_then(|order| self.holders.get_mut(order));
+        let Some((_, holder)) = entry else { return };
+        let before = usize::from(!holder.access.is_plain());
+        for claim in &mut holder.access.claims {
+            claim.hold = Hold::Exclusive;
+        }
+        self.special = self.special - before + usize::from(!holder.access.is_plain());
+    }
+
     /// Tasks in the table.
     pub fn len(&self) -> usize {
         self.orders.len()

@@ -304,13 +304,33 @@ async fn to_its_end<T: 'static>(
     guard: &Rc<RangeGuard>,
     work: impl Future<Output = T> + 'static,
 ) -> Result<T, Aborted> {
-    let guard = Rc::clone(guard);
+    let held = Rc::clone(guard);
     let done = tokio::task::spawn_local(async move {
         let done = work.await;
-        drop(guard);
+        drop(held);
         done
     });
-    done.await.map_err(|_| Aborted)
+    let aborted = AloneOnDrop(Some(guard));
+    let done = done.await;
+    aborted.forget();
+    done.map_err(|_| Aborted)
+}
+
+/// Holds the ranges alone, if the command is aborted before its medium is done.
+struct AloneOnDrop<'a>(Option<&'a RangeGuard>);
+
+impl AloneOnDrop<'_> {
+    fn forget(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for AloneOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some(guard) = self.0 {
+            guard.hold_alone();
+        }
+    }
 }
 
 /// Data-in until it has been written to the stream.
@@ -386,13 +406,17 @@ mod tests {
         LocalSet::new().block_on(&runtime, async {
             let device = device();
             let range = ByteRange { offset: 0, len: 512 };
-            let claims = vec![Claim { lun: LunNumber::new(0), range, hold: Hold::Exclusive }];
+            // A plain write shares its range with others, until it is aborted.
+            let claims = vec![Claim { lun: LunNumber::new(0), range, hold: Hold::Shared }];
             let access = Access { claims, ..Access::default() };
             let guard = Rc::new(device.lock(1, &access).unwrap());
             let (medium, done) = oneshot::channel();
             let command = spawn_local(async move {
                 let _ = to_its_end(&guard, done).await;
             });
+            let_others_run().await;
+            command.abort();
+            let_others_run().await;
             let mut later = device.lock(2, &access).unwrap();
             let runs = Rc::new(Cell::new(false));
             let told = Rc::clone(&runs);
@@ -400,8 +424,6 @@ mod tests {
                 later.wait().await;
                 told.set(true);
             });
-            let_others_run().await;
-            command.abort();
             let_others_run().await;
             assert!(!runs.get(), "the medium is not done");
             medium.send(()).unwrap();

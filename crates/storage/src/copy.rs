@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use tokio::task::{JoinSet, spawn_blocking};
 
-use crate::initiator::{Capacity, Initiator, InitiatorError};
+use crate::disk::{Disk, DiskError};
 
 /// Bytes of a part: a whole number of blocks of any size.
 const PART: u64 = 1 << 20;
@@ -34,7 +34,7 @@ pub enum CopyError {
     },
     /// A unit.
     #[error(transparent)]
-    Unit(#[from] InitiatorError),
+    Unit(#[from] DiskError),
     /// Both ends are one file.
     #[error("{0} is the source and the destination: nothing is copied")]
     SameFile(PathBuf),
@@ -54,7 +54,7 @@ pub enum CopyEnd {
     /// A file or block device.
     File(Arc<File>, PathBuf),
     /// A unit.
-    Unit(Initiator, u16, Capacity),
+    Unit(Disk),
 }
 
 impl CopyEnd {
@@ -78,14 +78,6 @@ impl CopyEnd {
         Ok(Self::File(Arc::new(file), path.into()))
     }
 
-    /// A unit of a target.
-    ///
-    /// # Errors
-    /// There is no such unit.
-    pub async fn unit(initiator: &Initiator, lun: u16) -> Result<Self, CopyError> {
-        Ok(Self::Unit(initiator.clone(), lun, initiator.capacity(lun).await?))
-    }
-
     /// Bytes.
     ///
     /// # Errors
@@ -95,7 +87,7 @@ impl CopyEnd {
             // A block device says its size so too.
             Self::File(file, path) => rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))
                 .map_err(|errno| CopyError::File { path: path.clone(), source: errno.into() }),
-            Self::Unit(_, _, capacity) => Ok(capacity.bytes()),
+            Self::Unit(disk) => Ok(disk.capacity().bytes()),
         }
     }
 
@@ -108,13 +100,7 @@ impl CopyEnd {
                 };
                 blocking(file, path, read).await
             }
-            Self::Unit(initiator, lun, capacity) => {
-                let block_size = u64::from(capacity.block_size);
-                let blocks = (len as u64).div_ceil(block_size);
-                let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-                let bytes = initiator.read(*lun, *capacity, offset / block_size, blocks).await?;
-                Ok(bytes.slice(..len))
-            }
+            Self::Unit(disk) => Ok(disk.read(offset, len).await?),
         }
     }
 
@@ -130,13 +116,7 @@ impl CopyEnd {
                 };
                 blocking(file, path, write).await
             }
-            Self::Unit(initiator, lun, capacity) => {
-                let block_size = capacity.block_size as usize;
-                let bytes = filled_up(bytes, block_size);
-                let blocks = u32::try_from(bytes.len() / block_size).unwrap_or(u32::MAX);
-                let block = offset / u64::from(capacity.block_size);
-                Ok(initiator.write(*lun, block, blocks, bytes).await?)
-            }
+            Self::Unit(disk) => Ok(disk.write(offset, bytes, false).await?),
         }
     }
 
@@ -152,8 +132,8 @@ impl CopyEnd {
                 };
                 blocking(file, path, empty).await
             }
-            Self::Unit(_, _, capacity) if capacity.bytes() < size => {
-                Err(CopyError::TooSmall { from: size, to: capacity.bytes() })
+            Self::Unit(disk) if disk.capacity().bytes() < size => {
+                Err(CopyError::TooSmall { from: size, to: disk.capacity().bytes() })
             }
             Self::Unit(..) => Ok(()),
         }
@@ -162,7 +142,7 @@ impl CopyEnd {
     async fn flush(&self) -> Result<(), CopyError> {
         match self {
             Self::File(file, path) => blocking(file, path, sync).await,
-            Self::Unit(initiator, lun, _) => Ok(initiator.flush(*lun).await?),
+            Self::Unit(disk) => Ok(disk.flush().await?),
         }
     }
 }
@@ -196,16 +176,6 @@ async fn blocking<T: Send + 'static>(
     let done = spawn_blocking(move || work(&file)).await;
     done.unwrap_or_else(|_| Err(io::Error::other("the thread has ended")))
         .map_err(|source| CopyError::File { path: path.into(), source })
-}
-
-/// Whole blocks, with zeroes behind.
-fn filled_up(bytes: Bytes, block_size: usize) -> Bytes {
-    if bytes.len().is_multiple_of(block_size) {
-        return bytes;
-    }
-    let mut whole = BytesMut::from(&bytes[..]);
-    whole.resize(bytes.len().next_multiple_of(block_size), 0);
-    whole.freeze()
 }
 
 /// Copies all bytes. `progress` is told how many have been copied.

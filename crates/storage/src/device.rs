@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
+use rustix::rand::{GetRandomFlags, getrandom};
 use scsi::{
     InitiatorPort, LunConfig, LunNumber, NexusId, Provisioning, RangeLocks, StoredState, Target,
     TargetError, UnitRights,
@@ -46,6 +47,9 @@ pub enum DeviceError {
     /// The folder for state that outlives the target.
     #[error("cannot keep reservations and mode pages (--state): {0}")]
     State(std::io::Error),
+    /// Random numbers.
+    #[error("the system has no random numbers: {0}")]
+    Random(std::io::Error),
     /// io_uring.
     #[error("cannot use io_uring: {0}; see the sysctl kernel.io_uring_disabled")]
     Ring(std::io::Error),
@@ -63,6 +67,8 @@ pub(crate) struct Device {
     next_key: Cell<u64>,
     next_nexus: Cell<u64>,
     next_tsih: Cell<u16>,
+    /// Any number but 0, for what ends with this process.
+    process: u64,
     ring: Rc<Ring>,
     state: StateFile,
 }
@@ -84,6 +90,9 @@ impl Device {
         };
         let target = Target::new(config).map_err(DeviceError::Target)?;
         let ring = Ring::new().map_err(DeviceError::Ring)?;
+        let mut random = [0; 8];
+        getrandom(&mut random, GetRandomFlags::empty())
+            .map_err(|errno| DeviceError::Random(errno.into()))?;
         let device = Rc::new(Self {
             scsi: RefCell::new(target),
             volumes: RefCell::default(),
@@ -93,6 +102,7 @@ impl Device {
             next_key: Cell::new(0),
             next_nexus: Cell::new(0),
             next_tsih: Cell::new(1),
+            process: u64::from_ne_bytes(random) | 1,
             ring,
             state: StateFile::new(definition.state.clone()).map_err(DeviceError::State)?,
         });
@@ -161,7 +171,9 @@ impl Device {
         volume: &Volume,
         kept: KeptState,
     ) -> LunConfig {
-        let identifier = identifier(target, number);
+        // Bytes in memory end with the process: the next one's are another unit.
+        let process = if lun.volume.outlives_process() { 0 } else { self.process };
+        let identifier = identifier(target, number, process);
         let block = u64::from(lun.block_size.bytes());
         let serial = lun.serial.clone().unwrap_or_else(|| format!("{identifier:016x}"));
         let granularity = u32::try_from(4096 / block).unwrap_or(1);
@@ -277,6 +289,11 @@ impl RangeGuard {
         }
     }
 
+    /// The task was aborted, and its medium still works: nobody shares its ranges any more.
+    pub(crate) fn hold_alone(&self) {
+        self.device.locks.borrow_mut().hold_alone(self.key);
+    }
+
     /// The task holds less from now on.
     pub(crate) fn narrow(&self, access: &scsi::Access) {
         let free = self.device.locks.borrow_mut().narrow(self.key, access);
@@ -293,8 +310,9 @@ impl Drop for RangeGuard {
 }
 
 /// The same number for the same unit each time, another one for each other unit: FNV-1a.
-fn identifier(target: &str, lun: LunNumber) -> u64 {
+fn identifier(target: &str, lun: LunNumber, process: u64) -> u64 {
     let bytes = target.bytes().chain(lun.get().to_be_bytes());
+    let bytes = bytes.chain(process.to_be_bytes().into_iter().filter(|_| process != 0));
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });

@@ -3,92 +3,49 @@
 //! Requests are futures; any number of them may be open, up to the queue depth of the connection. A
 //! connection that is lost ends all of them with an error.
 
+mod disk_portal;
+mod error;
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use iscsi::initiator::{DiscoveredTarget, Ending};
-use iscsi::pdu::{Isid, LoginStatus, LogoutReason, ServiceResponse};
+use iscsi::pdu::{Isid, LogoutReason, ServiceResponse};
 use iscsi::settings::ChapPolicy;
 use iscsi::{
     CommandId, InitiatorCommand, InitiatorConfig, InitiatorConnection, InitiatorEvent, IscsiName,
     Lun, ProtocolError, Transmit, UsageError,
 };
 use rustix::rand::{GetRandomFlags, getrandom};
-use sockets::aio::Reactor;
-use tasuki_tokio::TcpStream;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::task::AbortHandle;
 
+pub use self::disk_portal::DiskPortal;
+pub use self::error::InitiatorError;
 use crate::stream::{self, StreamProtocol, StreamSignals};
-use crate::transport::{DiskTransport, Opened, TransportError};
+use crate::transport::Opened;
 
-/// Requests that are open at a time; more wait.
+/// Commands that are open at a time; more wait.
 const QUEUE_DEPTH: u16 = 64;
+/// Requests besides commands that may be open: pings, a logout.
+const OTHERS: u16 = 8;
 /// Between two looks at the protocol's timers.
 const TIMER_PAUSE: Duration = Duration::from_millis(500);
 /// How long the last output may take to leave.
 const LAST_OUTPUT: Duration = Duration::from_secs(5);
 /// How often a command is made again that found a unit attention.
 const ATTENTIONS: u32 = 8;
+/// Codes of unit attentions that are kept.
+const MOST_ATTENTIONS: usize = 64;
+/// Why a request finds no connection.
+const ENDED: &str = "it has ended";
 /// Status CHECK CONDITION (SAM-5 5.3.1).
 const CHECK_CONDITION: u8 = 2;
 /// Sense key UNIT ATTENTION (SPC-4 4.5.6).
 const UNIT_ATTENTION: u8 = 6;
-
-/// Why a request has no result.
-#[derive(Debug, thiserror::Error)]
-pub enum InitiatorError {
-    /// The portal cannot be reached.
-    #[error("cannot connect to {address}: {source}")]
-    Connect {
-        /// The portal.
-        address: SocketAddr,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The portal cannot be spoken with.
-    #[error("no session with {address}: {source}")]
-    Transport {
-        /// The portal.
-        address: SocketAddr,
-        /// What failed.
-        source: TransportError,
-    },
-    /// The target does not let us in.
-    #[error("the target refuses the login: {0:?}")]
-    Refused(LoginStatus),
-    /// The target has not proved who it is.
-    #[error("the target does not prove who it is: {0}")]
-    Unproved(&'static str),
-    /// The connection has ended.
-    #[error("the connection to the target is lost: {0}")]
-    Lost(String),
-    /// The target has failed.
-    #[error("the target failed")]
-    Target,
-    /// A command has failed.
-    #[error("command {operation:02x}h: status {status:02x}h, sense key {key:x}h, code {code:04x}h")]
-    Command {
-        /// Operation code.
-        operation: u8,
-        /// SCSI status.
-        status: u8,
-        /// Sense key; 0 if there is no sense data.
-        key: u8,
-        /// Additional sense code and its qualifier.
-        code: u16,
-    },
-    /// The answer is too short, or says something impossible.
-    #[error("the target's answer to command {0:02x}h makes no sense")]
-    Answer(u8),
-    /// A call that the protocol does not allow.
-    #[error(transparent)]
-    Usage(#[from] UsageError),
-}
 
 /// Who an initiator is, and how it proves that.
 #[derive(Debug, Clone)]
@@ -113,33 +70,19 @@ pub struct Capacity {
 }
 
 impl Capacity {
+    /// Out of the data of READ CAPACITY (16).
+    pub(crate) fn parse(data: &[u8]) -> Option<Self> {
+        let field = data.get(..12)?;
+        let last = u64::from_be_bytes(field[..8].try_into().ok()?);
+        let block_size = u32::from_be_bytes(field[8..].try_into().ok()?);
+        let is_block = block_size.is_power_of_two() && (512..=1 << 16).contains(&block_size);
+        is_block.then_some(Self { blocks: last.checked_add(1)?, block_size })
+    }
+
     /// Bytes of the unit.
     #[must_use]
     pub fn bytes(self) -> u64 {
         self.blocks.saturating_mul(u64::from(self.block_size))
-    }
-}
-
-/// A portal as an initiator reaches it.
-#[derive(Debug)]
-pub struct DiskPortal {
-    /// Its address.
-    pub address: SocketAddr,
-    /// How its streams are protected.
-    pub transport: DiskTransport,
-}
-
-impl DiskPortal {
-    /// Connects, and protects the connection.
-    async fn open(&self) -> Result<Opened, InitiatorError> {
-        let address = self.address;
-        let connected = TcpStream::connect(address).await;
-        let stream = connected.map_err(|source| InitiatorError::Connect { address, source })?;
-        let _ = stream.set_nodelay(true).await;
-        let transport = |source| InitiatorError::Transport { address, source };
-        let reactor = Reactor::current();
-        let reactor = reactor.map_err(|errno| transport(io::Error::from(errno).into()))?;
-        self.transport.open(reactor.client(), stream, address).await.map_err(transport)
     }
 }
 
@@ -148,8 +91,12 @@ struct Shared {
     connection: RefCell<InitiatorConnection>,
     signals: StreamSignals,
     over: Cell<bool>,
+    /// The connection ends now, whatever it still has to send.
+    closed: Notify,
     open: RefCell<HashMap<CommandId, OpenRequest>>,
     login: RefCell<Option<oneshot::Sender<Result<(), InitiatorError>>>>,
+    /// Codes of unit attentions that nobody has asked for yet.
+    attentions: RefCell<Vec<u16>>,
     slots: Semaphore,
     started: Instant,
 }
@@ -178,31 +125,63 @@ impl Initiator {
         identity: &InitiatorIdentity,
         target: Option<&IscsiName>,
     ) -> Result<Self, InitiatorError> {
+        Self::connect_as(portal, identity, target, random_isid()?).await
+    }
+
+    /// As [`Initiator::connect`], with the initiator's part of the session's identifier. The target
+    /// ends a session of the same name and identifier before (RFC 7143 6.3.5). Dropping the future
+    /// ends the attempt.
+    ///
+    /// # Errors
+    /// Why it is not logged in.
+    pub async fn connect_as(
+        portal: &DiskPortal,
+        identity: &InitiatorIdentity,
+        target: Option<&IscsiName>,
+        isid: Isid,
+    ) -> Result<Self, InitiatorError> {
         let opened = portal.open().await?;
-        let lost = |error: rustix::io::Errno| InitiatorError::Lost(error.to_string());
-        let (mut isid, mut random) = ([0; 5], [0; 64]);
-        getrandom(&mut isid, GetRandomFlags::empty()).map_err(lost)?;
-        getrandom(&mut random, GetRandomFlags::empty()).map_err(lost)?;
+        let random = random()?;
         let config = InitiatorConfig {
-            queue_depth: QUEUE_DEPTH,
+            queue_depth: QUEUE_DEPTH + OTHERS,
             chap: identity.chap.clone(),
-            ..InitiatorConfig::new(identity.name.clone(), target.cloned(), Isid::random(isid))
+            ..InitiatorConfig::new(identity.name.clone(), target.cloned(), isid)
         };
         let (login, logged_in) = oneshot::channel();
         let shared = Rc::new(Shared {
             connection: RefCell::new(InitiatorConnection::new(config, Duration::ZERO, random)?),
             signals: StreamSignals::default(),
             over: Cell::new(false),
+            closed: Notify::new(),
             open: RefCell::default(),
             login: RefCell::new(Some(login)),
+            attentions: RefCell::default(),
             slots: Semaphore::new(usize::from(QUEUE_DEPTH)),
             started: Instant::now(),
         });
-        tokio::task::spawn_local(Rc::clone(&shared).run(opened));
+        let connection = tokio::task::spawn_local(Rc::clone(&shared).run(opened));
+        // A login that nobody waits for would end a later session, if it came to its end.
+        let attempt = EndOnDrop(Some(connection.abort_handle()));
         match logged_in.await {
-            Ok(result) => result.map(|()| Self(shared)),
+            Ok(Ok(())) => {
+                attempt.keep();
+                Ok(Self(shared))
+            }
+            Ok(Err(error)) => Err(error),
             Err(_) => Err(InitiatorError::Lost("it ended during the login".to_owned())),
         }
+    }
+
+    /// Ends the connection without a logout, and all requests with it.
+    pub fn close(&self) {
+        self.0.end("this end has closed it");
+        self.0.closed.notify_one();
+    }
+
+    /// The codes of the unit attentions since the last call, for all units.
+    #[must_use]
+    pub fn take_attentions(&self) -> Vec<u16> {
+        self.0.attentions.take()
     }
 
     /// The targets behind the portal.
@@ -254,15 +233,7 @@ impl Initiator {
         let mut cdb = [0; 16];
         (cdb[0], cdb[1], cdb[13]) = (0x9e, 0x10, 32);
         let data = self.read_by(lun, &cdb, 32).await?;
-        let wrong = || InitiatorError::Answer(cdb[0]);
-        let field = data.get(..12).ok_or_else(wrong)?;
-        let last = u64::from_be_bytes(field[..8].try_into().unwrap_or_default());
-        let block_size = u32::from_be_bytes(field[8..].try_into().unwrap_or_default());
-        let blocks = last.checked_add(1).ok_or_else(wrong)?;
-        if !block_size.is_power_of_two() || !(512..=1 << 16).contains(&block_size) {
-            return Err(wrong());
-        }
-        Ok(Capacity { blocks, block_size })
+        Capacity::parse(&data).ok_or(InitiatorError::Answer(cdb[0]))
     }
 
     /// Reads blocks (READ (16), SBC-3 5.13).
@@ -320,7 +291,10 @@ impl Initiator {
     }
 
     /// A command, again while it finds unit attentions.
-    async fn command(
+    ///
+    /// # Errors
+    /// The command's or the connection's.
+    pub(crate) async fn command(
         &self,
         lun: u16,
         cdb: &[u8],
@@ -340,10 +314,20 @@ impl Initiator {
                 expected_in,
             };
             let request = self.0.connection.borrow_mut().submit(command);
-            match self.0.answer(request?, expected_in).await {
+            let request = match request {
+                Err(UsageError::WrongPhase) => return Err(InitiatorError::Lost(ENDED.to_owned())),
+                other => other?,
+            };
+            match self.0.answer(request, expected_in).await {
                 Answer::Response { status: 0, data, .. } => return Ok(data),
                 Answer::Response { status: CHECK_CONDITION, sense, .. }
-                    if sense_of(&sense).0 == UNIT_ATTENTION => {}
+                    if sense_of(&sense).0 == UNIT_ATTENTION =>
+                {
+                    let mut attentions = self.0.attentions.borrow_mut();
+                    if attentions.len() < MOST_ATTENTIONS {
+                        attentions.push(sense_of(&sense).1);
+                    }
+                }
                 Answer::Response { status, sense, .. } => {
                     let (key, code) = sense_of(&sense);
                     return Err(InitiatorError::Command { operation, status, key, code });
@@ -357,8 +341,40 @@ impl Initiator {
     }
 }
 
+/// Ends a connection that nobody waits for any more.
+struct EndOnDrop(Option<AbortHandle>);
+
+impl EndOnDrop {
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0.take() {
+            connection.abort();
+        }
+    }
+}
+
+fn random<const LEN: usize>() -> Result<[u8; LEN], InitiatorError> {
+    let mut bytes = [0; LEN];
+    getrandom(&mut bytes, GetRandomFlags::empty())
+        .map_err(|errno| InitiatorError::Lost(errno.to_string()))?;
+    Ok(bytes)
+}
+
+/// An initiator's part of a session's identifier that nobody else has.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn random_isid() -> Result<Isid, InitiatorError> {
+    Ok(Isid::random(random()?))
+}
+
 /// A command block of 16 bytes with an address and a length.
-fn transfer(operation: u8, block: u64, blocks: u32) -> [u8; 16] {
+pub(crate) fn transfer(operation: u8, block: u64, blocks: u32) -> [u8; 16] {
     let mut cdb = [0; 16];
     cdb[0] = operation;
     cdb[2..10].copy_from_slice(&block.to_be_bytes());
@@ -399,17 +415,23 @@ impl Shared {
     /// Waits for the answer to a request.
     async fn answer(&self, request: CommandId, room: u32) -> Answer {
         if self.over.get() {
-            return Answer::Lost("it has ended".to_owned());
+            return Answer::Lost(ENDED.to_owned());
         }
         let (answer, answered) = oneshot::channel();
         let data = BytesMut::with_capacity(room as usize);
         self.open.borrow_mut().insert(request, OpenRequest { data, answer });
         self.signals.output.notify_one();
-        answered.await.unwrap_or_else(|_| Answer::Lost("it has ended".to_owned()))
+        answered.await.unwrap_or_else(|_| Answer::Lost(ENDED.to_owned()))
     }
 
     async fn run(self: Rc<Self>, opened: Opened) {
-        let why = match stream::run(&*self, opened.reader, opened.writer, self.watch()).await {
+        let until = async {
+            tokio::select! {
+                () = self.watch() => {}
+                () = self.closed.notified() => {}
+            }
+        };
+        let why = match stream::run(&*self, opened.reader, opened.writer, until).await {
             Ok(()) => "the target has closed it".to_owned(),
             Err(error) => error.to_string(),
         };

@@ -2,14 +2,16 @@
 //!
 //! A target is one process. It is a client of an instance: its connections are Tasuki's sockets. It
 //! joins the two protocol cores, `iscsi` and `scsi`, which do no I/O, with sockets and volumes. An
-//! initiator joins `iscsi` with a socket; [`copy()`] moves whole disks.
+//! initiator joins `iscsi` with a socket. A [`Disk`] is a unit whose session comes back; [`copy()`]
+//! moves whole disks, and [`Mounted`] makes a disk a file.
 //!
 //! ```text
 //!   initiator ── TCP ──▶ session (iscsi) ── command ──▶ device (scsi) ── operation ──▶ volume
 //! ```
 //!
 //! ```text layers
-//! server copy: a target's process; copies of disks
+//! server copy mount: a target's process; copies of disks; disks as files
+//! disk: a unit whose session comes back
 //! initiator url: a session with a target; the address of a unit
 //! connection handle: one connection of an initiator; a running target
 //! command management: commands, task management
@@ -31,10 +33,12 @@ mod copy;
 mod counters;
 mod definition;
 mod device;
+mod disk;
 mod handle;
 mod initiator;
 mod management;
 mod memory;
+mod mount;
 mod portal;
 mod resize;
 mod ring;
@@ -54,10 +58,15 @@ pub use definition::{
     AUTHORITY, LunDefinition, LunError, MOST_LUNS, MOST_SESSIONS, PORT, TargetDefinition,
 };
 pub use device::DeviceError;
+pub use disk::{Disk, DiskError};
 pub use handle::{LunStatus, NotSealed, SessionStatus, TargetHandle, TargetStatus};
-pub use initiator::{Capacity, DiskPortal, Initiator, InitiatorError, InitiatorIdentity};
+pub use initiator::{
+    Capacity, DiskPortal, Initiator, InitiatorError, InitiatorIdentity, random_isid,
+};
+pub use iscsi::pdu::Isid;
 pub use iscsi::settings::{ChapAccount, ChapAlgorithm, ChapPolicy};
 pub use iscsi::{ChapSecret, IscsiName};
+pub use mount::{MountError, MountOptions, Mounted};
 pub use resize::ResizeError;
 pub use scsi::{BlockSize, LunNumber, UnitRight};
 pub use secret_file::{LEAST_SECRET, MOST_SECRET, SecretFileError, read_secret};

@@ -23,8 +23,8 @@ pub(crate) use self::keys::{CredentialArgs, KeyArgs, KeyCommand};
 pub(crate) use self::processes::{RelayArgs, ServerArgs};
 pub(crate) use self::run::{Intercept, RunArgs};
 pub(crate) use self::storage::{
-    ChapArgs, DiskAccessArgs, DiskArgs, DiskCommand, DiskCopyArgs, DiskLsArgs, TargetArgs,
-    TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs, TargetUpArgs,
+    ChapArgs, DiskAccessArgs, DiskArgs, DiskCommand, DiskCopyArgs, DiskLsArgs, DiskMountArgs,
+    TargetArgs, TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs, TargetUpArgs,
 };
 
 /// Run unmodified programs on a TCP/IP stack made of small processes

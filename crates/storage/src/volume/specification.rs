@@ -29,6 +29,13 @@ pub enum SpecificationError {
     Size(String),
 }
 
+impl VolumeSpecification {
+    /// Are the bytes there when the target is started again?
+    pub(crate) fn outlives_process(&self) -> bool {
+        !matches!(self, Self::Memory(_))
+    }
+}
+
 impl FromStr for VolumeSpecification {
     type Err = SpecificationError;
 

@@ -178,6 +178,7 @@ pub(crate) struct TargetPsArgs {
 #[command(after_help = "\
 Examples:
   tasuki disk ls iscsi+sealed://10.9.0.2/
+  tasuki disk mount iscsi+sealed://10.9.0.2/iqn.2026-11.tasuki:disks/0 /mnt/a
   tasuki disk copy big.img iscsi+sealed://10.9.0.2/iqn.2026-11.tasuki:disks/0 --progress")]
 pub(crate) struct DiskArgs {
     #[command(subcommand)]
@@ -205,6 +206,7 @@ pub(crate) struct ChapArgs {
 pub(crate) enum DiskCommand {
     Ls(DiskLsArgs),
     Copy(DiskCopyArgs),
+    Mount(DiskMountArgs),
 }
 
 /// How a session with a target is made.
@@ -253,9 +255,54 @@ pub(crate) struct DiskCopyArgs {
     /// Show the progress, also where standard error is no terminal
     #[arg(long)]
     pub(crate) progress: bool,
+    #[command(flatten)]
+    pub(crate) session: DiskSessionArgs,
+}
+
+/// Options of commands that keep a session
+#[derive(Debug, Args)]
+pub(crate) struct DiskSessionArgs {
     /// The instance [default: the one that runs]
     #[arg(long, value_name = "NAME")]
     pub(crate) net: Option<InstanceName>,
     #[command(flatten)]
     pub(crate) access: DiskAccessArgs,
+    /// Fail when the target has been away for so long [default: wait for it]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) give_up: Option<u32>,
+}
+
+/// Mount a disk as a file, for loop devices, mkfs, QEMU
+///
+/// On a directory the disk is the file `disk` in it, on a regular file it is that file. The command
+/// returns when the file can be used. The mount runs in the background until umount or fusermount3
+/// -u, or SIGTERM. Messages go to a log beside the instance's socket. While the target is away,
+/// requests wait; the session comes back by itself.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tasuki disk mount iscsi+sealed://10.9.0.2/iqn.2026-11.tasuki:disks/0 /mnt/a
+  losetup --direct-io=on --find --show /mnt/a/disk
+  umount /mnt/a")]
+pub(crate) struct DiskMountArgs {
+    /// iscsi+sealed://ADDRESS/TARGET/LUN, or the same with iscsi+tls or iscsi (plain)
+    #[arg(value_name = "URL")]
+    pub(crate) url: DiskUrl,
+    /// A directory or a regular file
+    #[arg(value_name = "MOUNTPOINT")]
+    pub(crate) point: PathBuf,
+    /// Refuse writes
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Let other users reach the file, as its mode (chmod) allows
+    #[arg(long)]
+    pub(crate) allow_other: bool,
+    /// Let programs give storage back and make ranges zero (fallocate, discard, fstrim)
+    #[arg(long)]
+    pub(crate) unmap: bool,
+    /// Stay in the foreground; tell systemd when ready (NOTIFY_SOCKET)
+    #[arg(long)]
+    pub(crate) foreground: bool,
+    #[command(flatten)]
+    pub(crate) session: DiskSessionArgs,
 }

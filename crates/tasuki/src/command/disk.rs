@@ -2,22 +2,25 @@
 
 mod access;
 mod identity;
+mod mount;
+mod session;
 
 use std::ffi::OsStr;
-use std::future::Future;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use storage::{CopyEnd, CopyError, DiskUrl, Initiator, InitiatorError, IscsiName, UrlError, copy};
+use storage::{
+    CopyEnd, CopyError, DiskError, DiskUrl, Initiator, InitiatorError, IscsiName, UrlError, copy,
+};
 
 use self::access::DiskAccess;
+use self::session::{DiskPlace, on_instance};
 use super::{print, print_json, table};
 use crate::cli::{DiskArgs, DiskCommand, DiskCopyArgs, DiskLsArgs};
 use crate::exit::{Code, Failure};
-use crate::operator::join;
-use crate::runtime_dir::InstanceName;
 
 /// Carries out the command.
 ///
@@ -27,6 +30,7 @@ pub(crate) fn disk(args: &DiskArgs) -> Result<u8, Failure> {
     match &args.command {
         DiskCommand::Ls(ls) => list(ls),
         DiskCommand::Copy(copy) => copy_disk(copy),
+        DiskCommand::Mount(args) => mount::mount(args),
     }
 }
 
@@ -100,8 +104,9 @@ async fn units_of(
 }
 
 fn copy_disk(args: &DiskCopyArgs) -> Result<u8, Failure> {
-    let access = DiskAccess::new(&args.access)?;
-    let (from, to) = (PlaceOfDisk::parse(&args.from)?, PlaceOfDisk::parse(&args.to)?);
+    let access = Rc::new(DiskAccess::new(&args.session.access)?);
+    let place = |word| PlaceOfDisk::parse(args, &access, word);
+    let (from, to) = (place(&args.from)?, place(&args.to)?);
     let copied = async {
         let (from, to) = (from.open(&access, true).await?, to.open(&access, false).await?);
         let size = from.size().map_err(|error| copy_failure(&access, &error))?;
@@ -110,18 +115,19 @@ fn copy_disk(args: &DiskCopyArgs) -> Result<u8, Failure> {
         let copied = copy(&from, &to, move |bytes| shown.set_position(bytes)).await;
         bar.finish_and_clear();
         for end in [from, to] {
-            if let CopyEnd::Unit(session, ..) = end {
-                session.logout().await;
+            if let CopyEnd::Unit(disk) = end {
+                disk.close().await;
             }
         }
         copied.map_err(|error| copy_failure(&access, &error))
     };
-    on_instance(args.net.as_ref(), copied)?.map(|_| 0)
+    on_instance(args.session.net.as_ref(), copied)?.map(|_| 0)
 }
 
 fn copy_failure(access: &DiskAccess, error: &CopyError) -> Failure {
     match error {
-        CopyError::Unit(error) => access.failure(error),
+        CopyError::Unit(DiskError::Unit(error)) => access.failure(error),
+        CopyError::Unit(_) => Failure::new(Code::Internal, error.to_string()),
         CopyError::File { .. } => Failure::new(Code::Output, error.to_string()),
         CopyError::TooSmall { .. } | CopyError::SameFile(_) => {
             Failure::new(Code::Configuration, error.to_string())
@@ -141,44 +147,25 @@ fn progress_bar(wanted: bool, size: u64) -> ProgressBar {
 /// Where a copy comes from, or goes to.
 enum PlaceOfDisk {
     File(PathBuf),
-    Unit(DiskUrl, IscsiName, u16),
+    Unit(DiskPlace),
 }
 
 impl PlaceOfDisk {
-    fn parse(word: &OsStr) -> Result<Self, Failure> {
+    fn parse(args: &DiskCopyArgs, access: &Rc<DiskAccess>, word: &OsStr) -> Result<Self, Failure> {
         let Some(text) = word.to_str().filter(|text| text.contains("://")) else {
             return Ok(Self::File(word.into()));
         };
-        let url: DiskUrl = text.parse().map_err(|error: UrlError| usage(&error))?;
-        match (&url.target, url.lun) {
-            (Some(target), Some(lun)) => Ok(Self::Unit(url.clone(), target.clone(), lun)),
-            _ => Err(usage(&format!("`{text}` names no unit: see `tasuki disk ls {text}`"))),
-        }
+        let url: DiskUrl =
+            text.parse().map_err(|error: UrlError| Failure::new(Code::Usage, error.to_string()))?;
+        Ok(Self::Unit(DiskPlace::new(&url, access, args.session.give_up)?))
     }
 
     async fn open(&self, access: &DiskAccess, source: bool) -> Result<CopyEnd, Failure> {
         let end = match self {
             Self::File(path) if source => CopyEnd::source(path),
             Self::File(path) => CopyEnd::destination(path),
-            Self::Unit(url, target, lun) => {
-                let session = access.connect(url, Some(target)).await?;
-                CopyEnd::unit(&session, *lun).await
-            }
+            Self::Unit(place) => return Ok(CopyEnd::Unit(place.open().await?)),
         };
         end.map_err(|error| copy_failure(access, &error))
     }
-}
-
-fn usage(error: &impl std::fmt::Display) -> Failure {
-    Failure::new(Code::Usage, error.to_string())
-}
-
-/// Runs the future as a client of the instance.
-fn on_instance<F: Future>(net: Option<&InstanceName>, future: F) -> Result<F::Output, Failure> {
-    let client = join(net)?;
-    let failed = |error: std::io::Error| Failure::system("use the instance", error);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(failed)?;
-    let run = tasuki_tokio::run(&client, future);
-    tokio::task::LocalSet::new().block_on(&runtime, run).map_err(failed)
 }

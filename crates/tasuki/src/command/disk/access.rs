@@ -49,12 +49,27 @@ impl DiskAccess {
         let portal = self.portal(url)?;
         loop {
             match Initiator::connect(&portal, &self.identity, target).await {
-                Err(InitiatorError::Transport {
-                    address,
-                    source: TransportError::Unknown(key),
-                }) if self.is_confirmed(address, key)? => {}
+                Err(error) if self.is_settled(&error)? => {}
                 connected => return connected.map_err(|error| self.failure(&error)),
             }
+        }
+    }
+
+    /// Who this initiator is.
+    pub(super) fn identity(&self) -> &InitiatorIdentity {
+        &self.identity
+    }
+
+    /// Whether the next attempt may do better: the user has confirmed a key that was not known.
+    ///
+    /// # Errors
+    /// The key cannot be kept.
+    pub(super) fn is_settled(&self, error: &InitiatorError) -> Result<bool, Failure> {
+        match error {
+            InitiatorError::Transport { address, source: TransportError::Unknown(key) } => {
+                self.is_confirmed(*address, *key)
+            }
+            _ => Ok(false),
         }
     }
 

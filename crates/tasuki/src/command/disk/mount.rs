@@ -1,0 +1,99 @@
+//! `tasuki disk mount`: a unit as a file.
+
+use std::future::Future;
+use std::path::Path;
+use std::rc::Rc;
+
+use storage::{MountError, MountOptions, Mounted};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::access::DiskAccess;
+use super::session::{DiskPlace, on_instance};
+use crate::cli::DiskMountArgs;
+use crate::command::background::{self, Ready};
+use crate::exit::{Code, Failure};
+use crate::runtime_dir::RuntimeDir;
+
+/// Bytes of a log's name: the end of the mount point's path.
+const LOG_NAME: usize = 100;
+
+/// Carries out the command.
+///
+/// # Errors
+/// The unit's, or the mount point's.
+pub(super) fn mount(args: &DiskMountArgs) -> Result<u8, Failure> {
+    // Here, so that what is wrong with keys is said at once, and a new key is told.
+    let access = Rc::new(DiskAccess::new(&args.session.access)?);
+    let place = DiskPlace::new(&args.url, &access, args.session.give_up)?;
+    if let Some(log) = background::log_path() {
+        return background::work(&log, |ready| serve(args, &place, ready));
+    }
+    if args.foreground {
+        return serve(args, &place, Box::new(background::notify));
+    }
+    background::detach(RuntimeDir::make()?.make_log(&log_name(&args.point))?)
+}
+
+fn serve(args: &DiskMountArgs, place: &DiskPlace, ready: Ready) -> Result<u8, Failure> {
+    let options = MountOptions {
+        read_only: args.read_only,
+        allow_other: args.allow_other,
+        unmap: args.unmap,
+        source: args.url.to_string(),
+    };
+    let served = async {
+        let end = end_signal()?;
+        let disk = place.open().await?;
+        let mounted = Mounted::new(&disk, &args.point, &options);
+        let mounted = mounted.map_err(|error| mount_failure(&error))?;
+        ready()?;
+        mounted.serve(&disk, end).await.map_err(|error| mount_failure(&error))
+    };
+    on_instance(args.session.net.as_ref(), served)?.map(|()| 0)
+}
+
+/// SIGINT or SIGTERM.
+fn end_signal() -> Result<impl Future<Output = ()>, Failure> {
+    let failed = |error: std::io::Error| Failure::system("wait for signals", error);
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+fn mount_failure(error: &MountError) -> Failure {
+    let code = match error {
+        MountError::Point { .. } => Code::Configuration,
+        MountError::Mount { source, .. }
+            if source.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
+            Code::Rights
+        }
+        _ => Code::Internal,
+    };
+    Failure::new(code, error.to_string())
+}
+
+/// The log of a mount, named after its mount point.
+fn log_name(point: &Path) -> String {
+    let path = std::path::absolute(point).unwrap_or_else(|_| point.to_path_buf());
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+    let name: String = path.to_string_lossy().trim_matches('/').chars().map(plain).collect();
+    let begin = name.len().saturating_sub(LOG_NAME);
+    format!("{}.mount", &name[begin..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_are_named_after_mount_points() {
+        assert_eq!(log_name(Path::new("/mnt/a b/ü")), "mnt-a-b--.mount");
+        assert_eq!(log_name(&Path::new("/").join("x".repeat(300))).len(), LOG_NAME + 6);
+    }
+}
