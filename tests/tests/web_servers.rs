@@ -6,7 +6,9 @@
 use std::collections::BTreeSet;
 
 use rustix::process::Signal;
-use tasuki_tests::{HOST, ProgramWorld, Running, STACK, eventually, program, sha256, write_noise};
+use tasuki_tests::{
+    HOST, PATIENCE, ProgramWorld, Running, STACK, eventually, program, sha256, write_noise,
+};
 
 /// A world with a folder `www`: a file of noise, and another file that names the folder's server.
 fn world(programs: &[&str]) -> Option<ProgramWorld> {
@@ -104,7 +106,11 @@ impl<'a> Nginx<'a> {
 
     /// Waits until the log has `count` lines with `text`.
     fn logs(&self, text: &str, count: usize) {
-        eventually(text, || self.log().matches(text).count() >= count);
+        let begin = std::time::Instant::now();
+        while self.log().matches(text).count() < count {
+            assert!(begin.elapsed() < PATIENCE, "{count} x `{text}` missing in {}", self.log());
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
     }
 
     fn end(&self) {
@@ -115,6 +121,12 @@ impl<'a> Nginx<'a> {
             assert!(!log.contains(bad), "{log}");
         }
     }
+}
+
+/// Is the process gone, or a zombie, which is nobody's parent any more?
+fn has_ended(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+    status.map_or(true, |status| status.contains("\nState:\tZ"))
 }
 
 /// Clients on both hosts, which fetch until the end of `during`. No request of theirs fails.
@@ -188,6 +200,8 @@ fn changes_its_binary(listen: &str) {
             nginx.logs("exited with code 0", 2 * round);
             Nginx::signal(old, Signal::QUIT);
             nginx.logs(&format!("{old}#{old}: exit"), 1);
+            // A master whose parent is still the old one ignores USR2.
+            eventually("the old master is gone", || has_ended(old));
             nginx.pid = nginx.read_pid("pid");
             assert_ne!(nginx.pid, old);
         }

@@ -49,11 +49,6 @@ pub(crate) fn is_same(a: &[u8], b: &[u8]) -> bool {
     a.ct_eq(b).into()
 }
 
-/// Whether two secrets are equal.
-pub(crate) fn is_same_secret(a: &ChapSecret, b: &ChapSecret) -> bool {
-    is_same(a.bytes(), b.bytes())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

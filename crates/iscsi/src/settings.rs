@@ -166,15 +166,35 @@ pub struct ChapAccount {
     pub secret: ChapSecret,
 }
 
-/// CHAP of a login (RFC 7143 12.1.3).
+/// CHAP of a login as an initiator wants it (RFC 7143 12.1.3).
 #[derive(Debug, Clone)]
 pub struct ChapPolicy {
     /// The account with which the initiator proves itself to the target.
     pub initiator: ChapAccount,
-    /// The account with which the target proves itself. An initiator that has one insists on the
-    /// proof; a target that has none refuses to be asked. Its secret differs from that of
-    /// `initiator` (RFC 7143 9.2.1).
+    /// The account with which the target proves itself; `None`: it need not. With an empty name
+    /// any name is taken, and the secret decides. The secret differs from that of `initiator`
+    /// (RFC 7143 9.2.1).
     pub target: Option<ChapAccount>,
-    /// The algorithms that are allowed. An initiator offers them in this order.
+    /// The algorithms that are allowed, in the order in which they are offered.
     pub algorithms: Vec<ChapAlgorithm>,
+}
+
+/// CHAP of a login as a target wants it (RFC 7143 12.1.3).
+#[derive(Debug, Clone)]
+pub struct ChapDemand {
+    /// The accounts with one of which the initiator proves itself. Their names differ.
+    pub accounts: Vec<ChapAccount>,
+    /// The account with which the target proves itself; `None`: it refuses to be asked. Its secret
+    /// differs from those of `accounts` (RFC 7143 9.2.1).
+    pub target: Option<ChapAccount>,
+    /// The algorithms that are allowed. The first one that the initiator offers is taken.
+    pub algorithms: Vec<ChapAlgorithm>,
+}
+
+impl From<ChapPolicy> for ChapDemand {
+    /// What an initiator of that policy fulfils.
+    fn from(policy: ChapPolicy) -> Self {
+        let ChapPolicy { initiator, target, algorithms } = policy;
+        Self { accounts: vec![initiator], target, algorithms }
+    }
 }

@@ -15,6 +15,7 @@ mod calls;
 mod commands;
 mod config;
 mod connection;
+mod counters;
 mod event;
 mod input;
 mod login_phase;
@@ -30,6 +31,7 @@ mod window;
 pub use crate::login::{LoginAnswer, LoginInfo};
 pub use config::TargetConfig;
 pub use connection::TargetConnection;
+pub use counters::ConnectionCounters;
 pub use event::{
     CloseReason, Completion, RequestId, SendTargetsScope, TargetCommand, TargetEvent, TargetRecord,
     TaskId,

@@ -9,6 +9,7 @@ use crate::mode;
 use crate::removal;
 use crate::report;
 use crate::reserve::{self, persistent_in, persistent_out};
+use crate::rights::UnitRight;
 use crate::sense::{Sense, SenseCode, SenseKey};
 use crate::state::LogicalUnit;
 use crate::table::{Needs, Operation, Row};
@@ -19,8 +20,24 @@ pub(crate) fn begin(call: &mut Call<'_>) -> Planned {
     attentions(call)?;
     call.admitted(call.origin.row.under)?;
     fields(call.origin.row, &call.origin.cdb)?;
+    allowed(call)?;
     ready(call)?;
     handle(call)
+}
+
+/// A nexus that may only read changes nothing that other nexuses find.
+fn allowed(call: &Call<'_>) -> Result<(), Failure> {
+    let changes = match call.origin.row.operation {
+        Operation::ModeSelect | Operation::PersistentOut | Operation::Reserve => true,
+        // It ejects or loads the medium.
+        Operation::StartStop => call.bit(4, 1),
+        _ => false,
+    };
+    let right = call.state.right(call.origin.nexus, call.origin.lun);
+    match changes && right < Some(UnitRight::Write) {
+        true => Err(Sense::illegal(SenseCode::NO_ACCESS_RIGHTS).into()),
+        false => Ok(()),
+    }
 }
 
 /// A unit attention ends every command but those that report it or must work regardless
@@ -62,7 +79,7 @@ fn ready(call: &Call<'_>) -> Result<(), Failure> {
     }
     medium(unit)?;
     if needs != Needs::Medium {
-        writable(unit)?;
+        writable(call, unit)?;
     }
     Ok(())
 }
@@ -75,9 +92,10 @@ fn medium(unit: &LogicalUnit) -> Result<(), Failure> {
     }
 }
 
-/// Whether the unit takes writes (SBC-3 4.12).
-fn writable(unit: &LogicalUnit) -> Result<(), Failure> {
-    let code = match (unit.config.read_only, unit.mode.write_protect) {
+/// Whether the unit takes writes of the nexus (SBC-3 4.12).
+fn writable(call: &Call<'_>, unit: &LogicalUnit) -> Result<(), Failure> {
+    let read_only = call.state.is_read_only(call.origin.nexus, call.origin.lun);
+    let code = match (read_only, unit.mode.write_protect) {
         (true, _) => SenseCode::WRITE_PROTECTED,
         (false, true) => SenseCode::SOFTWARE_WRITE_PROTECTED,
         (false, false) => return Ok(()),
@@ -147,7 +165,8 @@ fn report_luns(call: &mut Call<'_>) -> Planned {
     if allocation < 16 {
         return Err(Sense::cdb_field(6, None).into());
     }
-    let list = inquiry::luns(call.state, select).ok_or(Sense::cdb_field(2, None))?;
+    let list =
+        inquiry::luns(call.state, call.origin.nexus, select).ok_or(Sense::cdb_field(2, None))?;
     let nexus = call.origin.nexus;
     for unit in call.state.units.values_mut() {
         unit.drop_attention(nexus, Attention::LunsChanged);

@@ -63,7 +63,7 @@ fn data(state: &State, command: &Command<'_>, cdb: &[u8; 16]) -> Result<(Vec<u8>
             if allocation < 16 {
                 return Err(Sense::cdb_field(6, None).into());
             }
-            let list = luns(state, cdb[2]).ok_or(Sense::cdb_field(2, None))?;
+            let list = luns(state, command.nexus, cdb[2]).ok_or(Sense::cdb_field(2, None))?;
             Ok((list, u64::from(allocation)))
         }
         // SPC-4 6.39: the sense data itself says that there is no unit.

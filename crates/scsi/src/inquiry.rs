@@ -2,6 +2,7 @@
 
 use crate::call::{Call, Planned};
 use crate::config::{LunConfig, Provisioning, TargetConfig};
+use crate::id::{LunNumber, NexusId};
 use crate::limits::{MOST_COMPARE_BLOCKS, MOST_SAME_BLOCKS, PREFERRED_TRANSFER_BYTES};
 use crate::sense::Sense;
 use crate::state::{LogicalUnit, State};
@@ -208,9 +209,10 @@ fn provisioning(unit: &LogicalUnit) -> Vec<u8> {
 }
 
 /// REPORT LUNS (SPC-4 6.33): the parameter data.
-pub(crate) fn luns(state: &State, select: u8) -> Option<Vec<u8>> {
+pub(crate) fn luns(state: &State, nexus: NexusId, select: u8) -> Option<Vec<u8>> {
     const WELL_KNOWN_LUN: [u8; 8] = [0xc1, 1, 0, 0, 0, 0, 0, 0];
-    let units = state.units.keys().map(|lun| lun.to_wire());
+    let sees = |lun: &&LunNumber| state.right(nexus, **lun).is_some();
+    let units = state.units.keys().filter(sees).map(|lun| lun.to_wire());
     let list: Vec<[u8; 8]> = match select {
         0x00 => units.collect(),
         0x01 => vec![WELL_KNOWN_LUN],

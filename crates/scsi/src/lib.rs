@@ -64,6 +64,11 @@
 //! # Ok::<(), scsi::TargetError>(())
 //! ```
 //!
+//! # Who may do what
+//!
+//! A nexus may write every unit until [`Target::set_rights`] says otherwise. Units can be hidden
+//! from a nexus, or be read-only for it alone ([`UnitRights`]).
+//!
 //! # Who is at fault
 //!
 //! An initiator's bad command ends with ILLEGAL REQUEST and, in the sense data, the place of the
@@ -91,6 +96,7 @@
 //! sense: sense data
 //! locks: which tasks may run at the same time
 //! step: what a task asks and the shell answers
+//! rights: what a nexus may do with units
 //! id status wire: names, codes, fields
 //! ```
 
@@ -114,6 +120,7 @@ mod removal;
 mod report;
 mod reserve;
 mod results;
+mod rights;
 mod sense;
 mod state;
 mod status;
@@ -129,6 +136,7 @@ mod wire;
 pub use config::{BlockSize, LunConfig, Provisioning, TargetConfig, TargetError};
 pub use id::{InitiatorPort, LunAddress, LunNumber, NexusId};
 pub use locks::{Access, Claim, Hold, RangeLocks, Start};
+pub use rights::{UnitRight, UnitRights};
 pub use sense::{SenseCode, SenseKey};
 pub use status::Status;
 pub use step::{

@@ -48,7 +48,8 @@ pub(crate) fn sense(call: &mut Call<'_>) -> Planned {
         pages.extend(page);
     }
     let blocks = if no_blocks { Vec::new() } else { block_descriptor(unit, long_lba) };
-    let protect = unit.config.read_only || unit.mode.write_protect;
+    let read_only = call.state.is_read_only(call.origin.nexus, call.origin.lun);
+    let protect = read_only || unit.mode.write_protect;
     let device = DPO_FUA | if protect { WRITE_PROTECT } else { 0 };
     let data = [head(ten, device, long_lba, blocks.len(), pages.len()), blocks, pages].concat();
     call.data(data, allocation)

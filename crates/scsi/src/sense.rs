@@ -43,6 +43,7 @@ impl SenseCode {
     pub(crate) const PARAMETER_LIST_LENGTH: Self = Self(0x1a, 0x00);
     pub(crate) const MISCOMPARE: Self = Self(0x1d, 0x00);
     pub(crate) const INVALID_OPCODE: Self = Self(0x20, 0x00);
+    pub(crate) const NO_ACCESS_RIGHTS: Self = Self(0x20, 0x02);
     pub(crate) const LBA_OUT_OF_RANGE: Self = Self(0x21, 0x00);
     pub(crate) const INVALID_FIELD_IN_CDB: Self = Self(0x24, 0x00);
     pub(crate) const NO_SUCH_LUN: Self = Self(0x25, 0x00);

@@ -8,6 +8,7 @@ use crate::id::{LunNumber, NexusId};
 use crate::pages::ModeBits;
 use crate::registry::{Registrant, Registry};
 use crate::results::CopyTable;
+use crate::rights::{UnitRight, UnitRights};
 
 /// A logical unit.
 #[derive(Debug)]
@@ -98,10 +99,26 @@ pub(crate) struct State {
     pub(crate) config: TargetConfig,
     pub(crate) units: BTreeMap<LunNumber, LogicalUnit>,
     pub(crate) nexuses: BTreeMap<NexusId, Registrant>,
+    /// Of those nexuses that may not write every unit.
+    pub(crate) rights: BTreeMap<NexusId, UnitRights>,
     pub(crate) copies: CopyTable,
 }
 
 impl State {
+    /// What a nexus may do with a unit; `None`: the unit is not there for it.
+    pub(crate) fn right(&self, nexus: NexusId, lun: LunNumber) -> Option<UnitRight> {
+        match self.rights.get(&nexus) {
+            Some(rights) => rights.at(lun),
+            None => Some(UnitRight::Write),
+        }
+    }
+
+    /// Whether a unit refuses every write of a nexus.
+    pub(crate) fn is_read_only(&self, nexus: NexusId, lun: LunNumber) -> bool {
+        let unit = self.units.get(&lun).is_some_and(|unit| unit.config.read_only);
+        unit || self.right(nexus, lun) < Some(UnitRight::Write)
+    }
+
     /// Makes a condition wait at a unit for each nexus but one.
     pub(crate) fn attend_others(
         &mut self,

@@ -12,6 +12,7 @@ use crate::locks::Access;
 use crate::pages::ModeBits;
 use crate::registry::{Registrant, Registry};
 use crate::results::CopyTable;
+use crate::rights::{UnitRight, UnitRights};
 use crate::sense::{Sense, SenseCode};
 use crate::state::{LogicalUnit, State};
 use crate::step::{MediumError, MediumOperation, MediumOutput, ReadTo, Step};
@@ -43,8 +44,9 @@ impl Target {
         {
             return out_of_range("the list of ports");
         }
-        let (units, nexuses) = Default::default();
-        Ok(Self { state: State { config, units, nexuses, copies: CopyTable::default() } })
+        let (units, nexuses, rights) = Default::default();
+        let copies = CopyTable::default();
+        Ok(Self { state: State { config, units, nexuses, rights, copies } })
     }
 
     /// Adds a unit. Each nexus learns it by a unit attention.
@@ -79,7 +81,7 @@ impl Target {
         for nexus in self.state.nexuses.keys() {
             unit.attend(*nexus, Attention::PowerOn);
         }
-        self.luns_changed();
+        self.luns_changed(lun);
         self.state.units.insert(lun, unit);
         Ok(())
     }
@@ -91,7 +93,7 @@ impl Target {
     /// [`TargetError::NoSuchLun`].
     pub fn remove_lun(&mut self, lun: LunNumber) -> Result<(), TargetError> {
         self.state.units.remove(&lun).ok_or(TargetError::NoSuchLun)?;
-        self.luns_changed();
+        self.luns_changed(lun);
         Ok(())
     }
 
@@ -195,10 +197,29 @@ impl Target {
         Ok(())
     }
 
+    /// Says what a nexus may do with the units: before its first command. An unknown nexus is left
+    /// alone.
+    pub fn set_rights(&mut self, nexus: NexusId, rights: UnitRights) {
+        if self.state.nexuses.contains_key(&nexus) {
+            self.state.rights.insert(nexus, rights);
+        }
+    }
+
+    /// What a nexus may do with a unit; `None`: the unit is not there for it.
+    pub fn right(&self, nexus: NexusId, lun: LunNumber) -> Option<UnitRight> {
+        self.state.units.get(&lun).and_then(|_| self.state.right(nexus, lun))
+    }
+
+    /// Whether a nexus may write every unit, also those that come later.
+    pub fn may_write_all(&self, nexus: NexusId) -> bool {
+        self.state.rights.get(&nexus).is_none_or(UnitRights::is_everything)
+    }
+
     /// I_T nexus loss (SAM-5 6.3.4): the session has ended. Its RESERVE and its prevention of
     /// medium removal end; persistent reservations stay. The shell aborts its tasks.
     pub fn remove_nexus(&mut self, nexus: NexusId) {
         self.state.nexuses.remove(&nexus);
+        self.state.rights.remove(&nexus);
         self.state.copies.forget(nexus);
         for unit in self.state.units.values_mut() {
             unit.forget(nexus);
@@ -244,9 +265,12 @@ impl Target {
         self.state.units.get(&lun).is_some_and(|unit| unit.mode.write_cache)
     }
 
-    fn luns_changed(&mut self) {
+    /// A unit comes or goes: the nexuses for which it is there learn it.
+    fn luns_changed(&mut self, lun: LunNumber) {
+        let sees = |nexus: &&NexusId| self.state.right(**nexus, lun).is_some();
+        let nexuses: Vec<NexusId> = self.state.nexuses.keys().filter(sees).copied().collect();
         for unit in self.state.units.values_mut() {
-            for nexus in self.state.nexuses.keys() {
+            for nexus in &nexuses {
                 unit.attend(*nexus, Attention::LunsChanged);
             }
         }
@@ -261,7 +285,9 @@ impl Target {
             return Task::over(internal_failure(expected));
         }
         let unit = match command.lun {
-            LunAddress::Unit(lun) => self.state.units.get_key_value(&lun),
+            LunAddress::Unit(lun) if self.state.right(command.nexus, lun).is_some() => {
+                self.state.units.get_key_value(&lun)
+            }
             _ => None,
         };
         let Some((&lun, unit)) = unit else {

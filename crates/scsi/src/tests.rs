@@ -11,6 +11,7 @@ mod provision;
 mod removal;
 mod reserve;
 mod reserve_rules;
+mod rights;
 mod transfer;
 mod units;
 mod world;

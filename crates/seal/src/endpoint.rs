@@ -46,7 +46,7 @@ pub enum Trust {
 }
 
 impl Trust {
-    fn kind(&self) -> CredentialKind {
+    pub(crate) fn kind(&self) -> CredentialKind {
         match self {
             Self::RawKeys => CredentialKind::RawKey,
             Self::Authorities { .. } => CredentialKind::Certificate,
@@ -150,36 +150,47 @@ impl ClientEndpoint {
     /// An authority's certificate or a revocation list cannot be read, or there is no authority.
     pub fn new(identity: Identity, trust: &Trust, suites: SuiteChoice) -> Result<Self, BadTrust> {
         let common = Common::new(identity, trust);
-        let provider = provider(suites);
         let time = Arc::clone(&common.time) as Arc<dyn TimeProvider>;
-        let builder = ClientConfig::builder_with_details(Arc::clone(&provider), time)
-            .with_protocol_versions(&[&version::TLS13])
-            .map_err(|e| BadTrust(e.to_string()))?;
-        let builder = match trust {
-            Trust::RawKeys => {
-                let verifier = Arc::new(AnyRawKey::new(&provider));
-                builder.dangerous().with_custom_certificate_verifier(verifier)
-            }
-            Trust::Authorities { roots, revocations } => {
-                let roots = root_store(roots)?;
-                let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider)
-                    .with_crls(revocations.iter().cloned())
-                    .build()
-                    .map_err(|e| BadTrust(e.to_string()))?;
-                builder.with_webpki_verifier(verifier)
-            }
-        };
-        let certified = Arc::clone(&common.identity.certified);
-        let mut tls = builder.with_client_cert_resolver(match common.identity.kind() {
-            CredentialKind::RawKey => Arc::new(AlwaysResolvesClientRawPublicKeys::new(certified)),
-            CredentialKind::Certificate => Arc::new(SingleCertAndKey::from(certified)),
-        });
+        let mut tls = client_config(&common.identity, trust, suites, time)?;
         tls.alpn_protocols = vec![ALPN.to_vec()];
-        tls.resumption = Resumption::disabled();
-        // The name serves for checking certificates. A server has one identity.
-        tls.enable_sni = false;
         Ok(Self { common, tls: Arc::new(tls) })
     }
+}
+
+/// A client's TLS of one version, with mutual authentication. There is no ALPN protocol.
+pub(crate) fn client_config(
+    identity: &Identity,
+    trust: &Trust,
+    suites: SuiteChoice,
+    time: Arc<dyn TimeProvider>,
+) -> Result<ClientConfig, BadTrust> {
+    let provider = provider(suites);
+    let builder = ClientConfig::builder_with_details(Arc::clone(&provider), time)
+        .with_protocol_versions(&[&version::TLS13])
+        .map_err(|e| BadTrust(e.to_string()))?;
+    let builder = match trust {
+        Trust::RawKeys => {
+            let verifier = Arc::new(AnyRawKey::new(&provider));
+            builder.dangerous().with_custom_certificate_verifier(verifier)
+        }
+        Trust::Authorities { roots, revocations } => {
+            let roots = root_store(roots)?;
+            let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider)
+                .with_crls(revocations.iter().cloned())
+                .build()
+                .map_err(|e| BadTrust(e.to_string()))?;
+            builder.with_webpki_verifier(verifier)
+        }
+    };
+    let certified = Arc::clone(&identity.certified);
+    let mut tls = builder.with_client_cert_resolver(match identity.kind() {
+        CredentialKind::RawKey => Arc::new(AlwaysResolvesClientRawPublicKeys::new(certified)),
+        CredentialKind::Certificate => Arc::new(SingleCertAndKey::from(certified)),
+    });
+    tls.resumption = Resumption::disabled();
+    // The name serves for checking certificates. A server has one identity.
+    tls.enable_sni = false;
+    Ok(tls)
 }
 
 impl ServerEndpoint {
@@ -189,36 +200,45 @@ impl ServerEndpoint {
     /// An authority's certificate or a revocation list cannot be read, or there is no authority.
     pub fn new(identity: Identity, trust: &Trust, suites: SuiteChoice) -> Result<Self, BadTrust> {
         let common = Common::new(identity, trust);
-        let provider = provider(suites);
         let time = Arc::clone(&common.time) as Arc<dyn TimeProvider>;
-        let builder = ServerConfig::builder_with_details(Arc::clone(&provider), time)
-            .with_protocol_versions(&[&version::TLS13])
-            .map_err(|e| BadTrust(e.to_string()))?;
-        let builder = match trust {
-            Trust::RawKeys => {
-                builder.with_client_cert_verifier(Arc::new(AnyRawKey::new(&provider)))
-            }
-            Trust::Authorities { roots, revocations } => {
-                let roots = root_store(roots)?;
-                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
-                    .with_crls(revocations.iter().cloned())
-                    // The names of the authorities are nobody's business before the client's proof.
-                    .clear_root_hint_subjects()
-                    .build()
-                    .map_err(|e| BadTrust(e.to_string()))?;
-                builder.with_client_cert_verifier(verifier)
-            }
-        };
-        let certified = Arc::clone(&common.identity.certified);
-        let mut tls = builder.with_cert_resolver(match common.identity.kind() {
-            CredentialKind::RawKey => Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified)),
-            CredentialKind::Certificate => Arc::new(SingleCertAndKey::from(certified)),
-        });
+        let mut tls = server_config(&common.identity, trust, suites, time)?;
         tls.alpn_protocols = vec![ALPN.to_vec()];
-        tls.session_storage = Arc::new(NoServerSessionStorage {});
-        tls.send_tls13_tickets = 0;
-        // A server without AES instructions insists on ChaCha20; else the client's order counts.
-        tls.ignore_client_order = suites.insists();
         Ok(Self { common, tls: Arc::new(tls) })
     }
+}
+
+/// A server's TLS of one version, with mutual authentication. There is no ALPN protocol.
+pub(crate) fn server_config(
+    identity: &Identity,
+    trust: &Trust,
+    suites: SuiteChoice,
+    time: Arc<dyn TimeProvider>,
+) -> Result<ServerConfig, BadTrust> {
+    let provider = provider(suites);
+    let builder = ServerConfig::builder_with_details(Arc::clone(&provider), time)
+        .with_protocol_versions(&[&version::TLS13])
+        .map_err(|e| BadTrust(e.to_string()))?;
+    let builder = match trust {
+        Trust::RawKeys => builder.with_client_cert_verifier(Arc::new(AnyRawKey::new(&provider))),
+        Trust::Authorities { roots, revocations } => {
+            let roots = root_store(roots)?;
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
+                .with_crls(revocations.iter().cloned())
+                // The names of the authorities are nobody's business before the client's proof.
+                .clear_root_hint_subjects()
+                .build()
+                .map_err(|e| BadTrust(e.to_string()))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let certified = Arc::clone(&identity.certified);
+    let mut tls = builder.with_cert_resolver(match identity.kind() {
+        CredentialKind::RawKey => Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified)),
+        CredentialKind::Certificate => Arc::new(SingleCertAndKey::from(certified)),
+    });
+    tls.session_storage = Arc::new(NoServerSessionStorage {});
+    tls.send_tls13_tickets = 0;
+    // A server without AES instructions insists on ChaCha20; else the client's order counts.
+    tls.ignore_client_order = suites.insists();
+    Ok(tls)
 }

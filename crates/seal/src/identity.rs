@@ -14,7 +14,7 @@ use base64ct::{Base64, Encoding as _};
 use rustls::SignatureAlgorithm;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use zeroize::Zeroizing;
 
@@ -36,6 +36,9 @@ pub enum IdentityError {
     /// The text has no certificate in PEM.
     #[error("no certificate in PEM (-----BEGIN CERTIFICATE-----): {0}")]
     NoCertificate(String),
+    /// The text has no revocation list in PEM.
+    #[error("no revocation list in PEM (-----BEGIN X509 CRL-----): {0}")]
+    NoRevocationList(String),
     /// The certificate cannot be read, or is of another key.
     #[error("the certificate does not fit the private key: {0}")]
     WrongCertificate(String),
@@ -125,12 +128,29 @@ fn private_key(pem: &str) -> Result<Zeroizing<PrivateKeyDer<'static>>, IdentityE
 /// # Errors
 /// [`IdentityError::NoCertificate`].
 pub fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    all_in(pem, IdentityError::NoCertificate)
+}
+
+/// All sections of one kind in `pem`, at least one.
+fn all_in<T: PemObject>(
+    pem: &str,
+    none: fn(String) -> IdentityError,
+) -> Result<Vec<T>, IdentityError> {
+    let found: Result<Vec<T>, _> = T::pem_slice_iter(pem.as_bytes()).collect();
     match found {
-        Ok(found) if found.is_empty() => Err(IdentityError::NoCertificate("none there".into())),
-        Ok(found) => Ok(found),
-        Err(error) => Err(IdentityError::NoCertificate(error.to_string())),
+        Ok(found) if found.is_empty() => Err(none("none there".into())),
+        found => found.map_err(|error| none(error.to_string())),
     }
+}
+
+/// All revocation lists in `pem`, at least one.
+///
+/// # Errors
+/// [`IdentityError::NoRevocationList`].
+pub fn revocation_lists(
+    pem: &str,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, IdentityError> {
+    all_in(pem, IdentityError::NoRevocationList)
 }
 
 /// A new Ed25519 key in PKCS#8 (RFC 5958, version 1) and PEM, as `openssl genpkey` writes it.
@@ -216,5 +236,7 @@ mod tests {
         let error = Identity::certificate(&chain, &chain).unwrap_err();
         assert!(matches!(error, IdentityError::NoKey(_)), "{error:?}");
         assert_eq!(certificates(&chain.repeat(3)).unwrap().len(), 3);
+        let error = revocation_lists(&chain).unwrap_err();
+        assert_eq!(error, IdentityError::NoRevocationList("none there".into()));
     }
 }

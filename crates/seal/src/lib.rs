@@ -91,7 +91,8 @@
 //!
 //! ```text layers
 //! handshake
-//! receiver endpoint
+//! receiver tls
+//! endpoint
 //! opener sealer raw_keys identity
 //! traffic record peer known_peers
 //! suite open_error seal_error handshake_error fingerprint
@@ -119,6 +120,7 @@ mod sealer;
 mod suite;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod traffic;
 
 pub use endpoint::{ALPN, BadTrust, ClientEndpoint, ServerEndpoint, Trust};
@@ -128,7 +130,7 @@ pub use handshake::{
     Handshake, MAX_HANDSHAKE, Session, SessionSettings, Step, halves_from_exporter,
 };
 pub use handshake_error::HandshakeError;
-pub use identity::{Identity, IdentityError, certificates, generate_key_pem};
+pub use identity::{Identity, IdentityError, certificates, generate_key_pem, revocation_lists};
 pub use kind::Kind;
 pub use known_peers::{
     Judgement, KnownPeer, KnownPeers, KnownPeersError, MAX_ADDRESS, MAX_FILE, known_peer_line,
@@ -146,3 +148,4 @@ pub use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 pub use seal_error::SealError;
 pub use sealer::{ControlRecord, Padding, RekeyAfter, SealJob, Sealer};
 pub use suite::{Suite, SuiteChoice, TAG_LEN};
+pub use tls::{peer_of_tls, tls_client, tls_server};

@@ -17,6 +17,7 @@ use scsi::{
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::counters::CountedCommand;
 use crate::device::RangeGuard;
 use crate::session::{ROOM, Session};
 use crate::volume::Volume;
@@ -45,12 +46,14 @@ pub(crate) fn begin(
             _ => scsi::TaskAttribute::Simple,
         },
     };
+    let counted = count(session, nexus, &command);
     let task = session.device.scsi.borrow_mut().begin(&command);
     let guard = session.device.lock(session.device.next_key(), task.access());
     let data_out = DataOut { pieces: received.data, len: received.data_length, parts };
-    let running = Running {
+    let mut running = Running {
         session: Rc::clone(session),
         id: received.task,
+        counted,
         expected: received.expected_in.max(received.expected_out).into(),
         task,
         data_out,
@@ -59,8 +62,9 @@ pub(crate) fn begin(
         room: None,
     };
     let Some(guard) = guard else {
-        running
-            .complete(Completion { status: Status::TaskSetFull.code(), ..Completion::default() });
+        let full = Status::TaskSetFull;
+        running.counted.end(&session.counters, full, &[], 0);
+        running.complete(Completion { status: full.code(), ..Completion::default() });
         return None;
     };
     if running.task.response().is_some() {
@@ -70,9 +74,20 @@ pub(crate) fn begin(
     Some(running.run(guard))
 }
 
+/// Counts a command at a unit that its nexus sees.
+fn count(session: &Session, nexus: NexusId, command: &scsi::Command<'_>) -> CountedCommand {
+    let unit = match command.lun {
+        LunAddress::Unit(lun) => session.device.scsi.borrow().right(nexus, lun).map(|_| lun),
+        _ => None,
+    };
+    let counters = unit.and_then(|lun| session.device.counters(lun));
+    CountedCommand::begin(counters, command.cdb.first().copied().unwrap_or(0))
+}
+
 struct Running {
     session: Rc<Session>,
     id: TaskId,
+    counted: CountedCommand,
     /// Bytes that the initiator expects to be moved.
     expected: u64,
     task: Task,
@@ -263,6 +278,7 @@ impl Running {
             Residual::Underflow(less) => self.expected.saturating_sub(less),
             Residual::Overflow(more) => self.expected.saturating_add(more),
         };
+        self.counted.end(&self.session.counters, status, &sense, moved.min(self.expected));
         let transfer_length = Some(moved);
         self.complete(Completion { status: status.code(), sense, data, transfer_length });
     }
@@ -359,6 +375,7 @@ mod tests {
     use tokio::task::{LocalSet, spawn_local, yield_now};
 
     use super::*;
+    use crate::access::AccessPolicy;
     use crate::definition::TargetDefinition;
     use crate::device::Device;
 
@@ -366,7 +383,15 @@ mod tests {
         let luns = BTreeMap::from([(LunNumber::new(0).unwrap(), "memory:1M".parse().unwrap())]);
         let name = "iqn.2026-11.tasuki:disks".parse().unwrap();
         let portal = "127.0.0.1:3260".parse().unwrap();
-        Device::new(&TargetDefinition { name, luns, portal, state: None }).unwrap()
+        Device::new(&TargetDefinition {
+            name,
+            luns,
+            portal,
+            transport: crate::PortalTransport::Plain,
+            state: None,
+            access: AccessPolicy::default(),
+        })
+        .unwrap()
     }
 
     async fn let_others_run() {

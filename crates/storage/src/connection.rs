@@ -9,18 +9,22 @@
 //! Data-in lies where it was read until it is written to the stream.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use iscsi::pdu::LoginStatus;
 use iscsi::target::{CloseReason, LoginInfo, TargetCommand};
-use iscsi::{TargetEvent, Transmit};
-use tokio::io::{AsyncRead, AsyncWrite};
+use iscsi::{ProtocolError, TargetEvent, Transmit};
+use sockets::Client;
+use tasuki_tokio::TcpStream;
 use tokio::sync::mpsc;
 
+use crate::counters::TargetCounters;
 use crate::portal::Portal;
 use crate::session::{Ends, RunningTask, Session};
 use crate::stream::{StreamProtocol, StreamSignals};
+use crate::transport::{Opened, TransportError};
 use crate::{command, management, stream};
 
 /// How long the last output may take to leave.
@@ -29,24 +33,49 @@ const LAST_OUTPUT: Duration = Duration::from_secs(5);
 const TIMER_PAUSE: Duration = Duration::from_millis(10);
 
 /// Serves a connection until it is over.
-pub(crate) async fn serve<S>(portal: &Rc<Portal>, stream: S, ends: Ends, random: [u8; 64])
-where
-    S: AsyncRead + AsyncWrite + 'static,
-{
+pub(crate) async fn serve(
+    portal: &Rc<Portal>,
+    client: &Arc<Client>,
+    stream: TcpStream,
+    ends: Ends,
+    random: [u8; 64],
+) {
     let session = Session::new(&portal.device, &portal.sessions, ends, random);
-    let connection = Connection { portal: Rc::clone(portal), session: Rc::clone(&session) };
     portal.expect_login(&session);
+    let opened = tokio::select! {
+        opened = portal.transport().accept(client, stream) => Some(opened),
+        () = session.dropped.notified() => None,
+    };
+    match opened {
+        Some(Ok(opened)) => converse(portal, &session, opened).await,
+        Some(Err(error)) => {
+            portal.count_failure(&error);
+            tracing::warn!(peer = %ends.peer, %error, "no session: the transport failed");
+        }
+        None => {}
+    }
+    portal.forget_login(&session);
+    session.end();
+    portal.counters.take(session.connection.borrow().counters());
+}
+
+/// Serves a protected stream until it is over.
+async fn converse(portal: &Rc<Portal>, session: &Rc<Session>, opened: Opened) {
+    let connection = Connection { portal: Rc::clone(portal), session: Rc::clone(session) };
+    session.identify(opened.peer, opened.sealed);
     let until = async {
         tokio::select! {
             () = connection.watch() => {}
             () = session.dropped.notified() => {}
         }
     };
-    if let Err(error) = stream::run(&connection, stream, until).await {
-        tracing::debug!(peer = %ends.peer, %error, "the connection is lost");
+    if let Err(error) = stream::run(&connection, opened.reader, opened.writer, until).await {
+        let peer = session.ends.peer;
+        match error.get_ref().is_some_and(|error| error.is::<TransportError>()) {
+            true => tracing::warn!(%peer, %error, "the connection is given up"),
+            false => tracing::debug!(%peer, %error, "the connection is lost"),
+        }
     }
-    portal.forget_login(&session);
-    session.end();
 }
 
 struct Connection {
@@ -99,7 +128,7 @@ impl Connection {
     fn handle(&self, event: TargetEvent) {
         match event {
             TargetEvent::Login(info) => {
-                let answer = self.portal.judge(&info);
+                let answer = self.portal.judge(&self.session, &info);
                 let _ = self.session.connection.borrow_mut().answer_login(answer);
             }
             TargetEvent::SessionReady(info) => self.begin(&info),
@@ -139,14 +168,25 @@ impl Connection {
         }
         let old = self.session.table.borrow_mut().remove(&name);
         if let Some(old) = old {
+            if !old.is_of(info.user.as_deref(), &self.session) {
+                // The name and the ISID alone are no proof.
+                self.session.table.borrow_mut().insert(name, old);
+                self.portal.refused(&self.session, "another user has the session that it names");
+                let status = LoginStatus::AuthorizationFailure;
+                let _ = self.session.connection.borrow_mut().refuse_session(status);
+                return;
+            }
             let peer = self.session.ends.peer;
             tracing::info!(%peer, initiator = name.0, "the session is reinstated");
+            TargetCounters::count(&self.portal.counters.reinstated);
             old.end();
         }
-        match self.session.device.add_nexus(&name.0, info.isid.0) {
+        let rights = self.portal.rights(&self.session, info);
+        match self.session.device.add_nexus(&name.0, info.isid.0, rights) {
             Ok(nexus) => {
-                self.session.enter(name, nexus);
+                self.session.enter(name, info.user.clone(), nexus);
                 self.portal.forget_login(&self.session);
+                TargetCounters::count(&self.portal.counters.logins);
                 let tsih = self.session.device.next_tsih();
                 let _ =
                     self.session.connection.borrow_mut().accept_session(self.session.now(), tsih);
@@ -162,6 +202,15 @@ impl Connection {
     fn closed_by(&self, reason: &CloseReason) {
         match reason {
             CloseReason::Logout => {}
+            // Its reason was told where it was decided.
+            CloseReason::LoginRefused(_) => {}
+            CloseReason::LoginTimeout => {
+                TargetCounters::count(&self.portal.counters.dropped);
+                tracing::warn!(peer = %self.session.ends.peer, "dropped: its login takes too long");
+            }
+            CloseReason::Peer(ProtocolError::Authentication(why)) => {
+                self.portal.refused(&self.session, why);
+            }
             reason => {
                 tracing::warn!(peer = %self.session.ends.peer, ?reason, "the connection is closed");
             }

@@ -141,9 +141,17 @@ impl CopyEnd {
 
     async fn flush(&self) -> Result<(), CopyError> {
         match self {
-            Self::File(file, path) => blocking(file, path, File::sync_all).await,
+            Self::File(file, path) => blocking(file, path, sync).await,
             Self::Unit(disk) => Ok(disk.flush().await?),
         }
+    }
+}
+
+/// Waits for stable storage. A special file such as /dev/null may have none (fsync(2), EINVAL).
+fn sync(file: &File) -> io::Result<()> {
+    match file.sync_all() {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        synced => synced,
     }
 }
 

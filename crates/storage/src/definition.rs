@@ -10,6 +10,8 @@ use std::str::FromStr;
 use iscsi::IscsiName;
 use scsi::{BlockSize, LunNumber};
 
+use crate::access::AccessPolicy;
+use crate::transport::PortalTransport;
 use crate::volume::{SpecificationError, VolumeSpecification};
 
 /// Sessions of a target at a time.
@@ -22,7 +24,7 @@ pub const AUTHORITY: &str = "iqn.2026-11.tasuki";
 pub const PORT: u16 = 3260;
 
 /// A target.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct TargetDefinition {
     /// Its name.
     pub name: IscsiName,
@@ -30,8 +32,12 @@ pub struct TargetDefinition {
     pub luns: BTreeMap<LunNumber, LunDefinition>,
     /// Where it listens.
     pub portal: SocketAddr,
+    /// How its portal is protected.
+    pub transport: PortalTransport,
     /// The folder for reservations and mode pages that outlive the process; `None`: they do not.
     pub state: Option<PathBuf>,
+    /// Who may use it.
+    pub access: AccessPolicy,
 }
 
 /// A unit.

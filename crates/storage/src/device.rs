@@ -10,10 +10,11 @@ use std::rc::Rc;
 use rustix::rand::{GetRandomFlags, getrandom};
 use scsi::{
     InitiatorPort, LunConfig, LunNumber, NexusId, Provisioning, RangeLocks, StoredState, Target,
-    TargetError,
+    TargetError, UnitRights,
 };
 use tokio::sync::oneshot;
 
+use crate::counters::UnitCounters;
 use crate::definition::{LunDefinition, MOST_LUNS, MOST_SESSIONS, TargetDefinition};
 use crate::ring::Ring;
 use crate::state_file::{KeptState, StateFile};
@@ -59,6 +60,7 @@ pub enum DeviceError {
 pub(crate) struct Device {
     pub(crate) scsi: RefCell<Target>,
     pub(crate) volumes: RefCell<BTreeMap<LunNumber, Rc<Volume>>>,
+    counters: RefCell<BTreeMap<LunNumber, Rc<UnitCounters>>>,
     locks: RefCell<RangeLocks>,
     /// Tasks that wait for a range, by their keys.
     waiting: RefCell<HashMap<u64, oneshot::Sender<()>>>,
@@ -94,6 +96,7 @@ impl Device {
         let device = Rc::new(Self {
             scsi: RefCell::new(target),
             volumes: RefCell::default(),
+            counters: RefCell::default(),
             locks: RefCell::new(RangeLocks::new(MOST_TASKS)),
             waiting: RefCell::default(),
             next_key: Cell::new(0),
@@ -134,6 +137,7 @@ impl Device {
         let added = self.scsi.borrow_mut().add_lun(number, config);
         added.map_err(|source| DeviceError::Unit { lun: number.get(), source })?;
         self.volumes.borrow_mut().insert(number, Rc::new(volume));
+        self.counters.borrow_mut().insert(number, Rc::default());
         Ok(())
     }
 
@@ -145,6 +149,7 @@ impl Device {
         let removed = self.scsi.borrow_mut().remove_lun(number);
         removed.map_err(|source| DeviceError::Unit { lun: number.get(), source })?;
         self.volumes.borrow_mut().remove(&number);
+        self.counters.borrow_mut().remove(&number);
         Ok(())
     }
 
@@ -199,11 +204,20 @@ impl Device {
     ///
     /// # Errors
     /// There is no room.
-    pub(crate) fn add_nexus(&self, name: &str, isid: [u8; 6]) -> Result<NexusId, TargetError> {
+    pub(crate) fn add_nexus(
+        &self,
+        name: &str,
+        isid: [u8; 6],
+        rights: UnitRights,
+    ) -> Result<NexusId, TargetError> {
         let nexus = NexusId(self.next_nexus.replace(self.next_nexus.get() + 1));
         let port = InitiatorPort::new(name, isid)
             .ok_or(TargetError::OutOfRange("the initiator's name"))?;
-        self.scsi.borrow_mut().add_nexus(nexus, port, PORTAL_GROUP)?;
+        let mut scsi = self.scsi.borrow_mut();
+        scsi.add_nexus(nexus, port, PORTAL_GROUP)?;
+        if !rights.is_everything() {
+            scsi.set_rights(nexus, rights);
+        }
         Ok(nexus)
     }
 
@@ -216,6 +230,11 @@ impl Device {
     /// The unit's volume.
     pub(crate) fn volume(&self, lun: LunNumber) -> Option<Rc<Volume>> {
         self.volumes.borrow().get(&lun).cloned()
+    }
+
+    /// The unit's counters.
+    pub(crate) fn counters(&self, lun: LunNumber) -> Option<Rc<UnitCounters>> {
+        self.counters.borrow().get(&lun).cloned()
     }
 
     /// Enters a task. The guard gives its ranges back.

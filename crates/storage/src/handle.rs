@@ -4,13 +4,17 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use iscsi::target::ConnectionCounters;
 use scsi::LunNumber;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
+use crate::counters::{Counts, LatencyHistogram};
 use crate::definition::LunDefinition;
 use crate::device::DeviceError;
 use crate::portal::Portal;
+use crate::resize::{ResizeError, resize};
+use crate::transport::{PortalTransport, SealedCounts};
 
 /// How long sessions have to end when the target does.
 const LOGOUT_TIME: Duration = Duration::from_secs(1);
@@ -38,6 +42,8 @@ pub struct TargetStatus {
     pub luns: Vec<LunStatus>,
     /// Its sessions.
     pub sessions: Vec<SessionStatus>,
+    /// What it counts apart from units.
+    pub counters: Counts,
 }
 
 /// A unit.
@@ -49,6 +55,10 @@ pub struct LunStatus {
     pub volume: String,
     /// Its size in bytes.
     pub bytes: u64,
+    /// What it counts.
+    pub counters: Counts,
+    /// How long its commands take.
+    pub histograms: Vec<LatencyHistogram>,
 }
 
 /// A session.
@@ -58,11 +68,25 @@ pub struct SessionStatus {
     pub initiator: String,
     /// The initiator's part of the session's identifier, in hexadecimal.
     pub isid: String,
+    /// Who it has proved to be by CHAP.
+    pub user: Option<String>,
     /// The initiator's address.
     pub peer: std::net::SocketAddr,
     /// Commands that are under way.
     pub commands: usize,
+    /// A name of the initiator's certificate, or the fingerprint of its key; `None` if the portal
+    /// is plain.
+    pub identity: Option<String>,
+    /// What the sealed transport has done; `None` for others.
+    pub sealed: Option<SealedCounts>,
+    /// What it counts.
+    pub counters: Counts,
 }
+
+/// The target's portal has no keys of records to be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the target's portal is not sealed, so there are no keys to change")]
+pub struct NotSealed;
 
 impl TargetHandle {
     pub(crate) fn new(portal: Rc<Portal>) -> Self {
@@ -74,25 +98,37 @@ impl TargetHandle {
     pub fn status(&self) -> TargetStatus {
         let device = &self.portal.device;
         let luns = device.volumes.borrow();
-        let luns = luns.iter().map(|(lun, volume)| LunStatus {
-            lun: lun.get(),
-            volume: volume.specification().to_string(),
-            bytes: volume.size(),
+        let luns = luns.iter().map(|(lun, volume)| {
+            let counters = device.counters(*lun).unwrap_or_default();
+            LunStatus {
+                lun: lun.get(),
+                volume: volume.specification().to_string(),
+                bytes: volume.size(),
+                counters: counters.counts(),
+                histograms: counters.histograms(),
+            }
         });
-        let sessions = self.portal.sessions.borrow();
-        let sessions = sessions.iter().map(|((initiator, isid), session)| SessionStatus {
+        let open = self.portal.sessions.borrow();
+        let counted = open.values().map(|session| session.connection.borrow().counters());
+        let counted = counted.fold(ConnectionCounters::default(), |all, one| all + one);
+        let sessions = open.iter().map(|((initiator, isid), session)| SessionStatus {
             initiator: initiator.clone(),
             isid: isid.0.iter().map(|byte| format!("{byte:02x}")).collect(),
+            user: session.user(),
             peer: session.ends.peer,
             commands: session.tasks.borrow().len(),
+            identity: session.proven_name(),
+            sealed: session.sealed().map(|state| state.counts()),
+            counters: session.counters.counts(session.connection.borrow().counters()),
         });
         TargetStatus {
             name: self.portal.name().as_str().to_owned(),
             pid: std::process::id(),
-            transport: "plain".to_owned(),
+            transport: self.portal.transport().name().to_owned(),
             portal: self.portal.address(),
             luns: luns.collect(),
             sessions: sessions.collect(),
+            counters: self.portal.counters.counts(open.len(), counted),
         }
     }
 
@@ -115,6 +151,36 @@ impl TargetHandle {
             session.abort_all(Some(lun));
         }
         Ok(())
+    }
+
+    /// Lets all sealed sessions change the keys of both directions. How many there are.
+    ///
+    /// # Errors
+    /// The portal is not sealed.
+    pub fn rekey(&self) -> Result<usize, NotSealed> {
+        if !matches!(self.portal.transport(), PortalTransport::Sealed(_)) {
+            return Err(NotSealed);
+        }
+        let sessions = self.portal.sessions.borrow();
+        let asked = sessions.values().filter_map(|session| {
+            session.sealed()?.rekey.set(true);
+            session.signals.output.notify_one();
+            Some(())
+        });
+        Ok(asked.count())
+    }
+
+    /// Gives a unit `bytes`, or without them as many as its file or device has now. Sessions learn
+    /// it by a unit attention. How many it has then.
+    ///
+    /// # Errors
+    /// Why it keeps its size.
+    pub async fn resize_lun(
+        &self,
+        number: LunNumber,
+        bytes: Option<u64>,
+    ) -> Result<u64, ResizeError> {
+        resize(&self.portal.device, number, bytes).await
     }
 
     /// Lets the target end: it accepts no more connections, and tells initiators.

@@ -3,26 +3,30 @@
 //! Requests are futures; any number of them may be open, up to the queue depth of the connection. A
 //! connection that is lost ends all of them with an error.
 
+mod disk_portal;
+mod error;
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use iscsi::initiator::{DiscoveredTarget, Ending};
-use iscsi::pdu::{Isid, LoginStatus, LogoutReason, ServiceResponse};
+use iscsi::pdu::{Isid, LogoutReason, ServiceResponse};
+use iscsi::settings::ChapPolicy;
 use iscsi::{
     CommandId, InitiatorCommand, InitiatorConfig, InitiatorConnection, InitiatorEvent, IscsiName,
-    Lun, Transmit, UsageError,
+    Lun, ProtocolError, Transmit, UsageError,
 };
 use rustix::rand::{GetRandomFlags, getrandom};
-use tasuki_tokio::TcpStream;
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::AbortHandle;
 
+pub use self::disk_portal::DiskPortal;
+pub use self::error::InitiatorError;
 use crate::stream::{self, StreamProtocol, StreamSignals};
+use crate::transport::Opened;
 
 /// Commands that are open at a time; more wait.
 const QUEUE_DEPTH: u16 = 64;
@@ -43,44 +47,13 @@ const CHECK_CONDITION: u8 = 2;
 /// Sense key UNIT ATTENTION (SPC-4 4.5.6).
 const UNIT_ATTENTION: u8 = 6;
 
-/// Why a request has no result.
-#[derive(Debug, thiserror::Error)]
-pub enum InitiatorError {
-    /// The portal cannot be reached.
-    #[error("cannot connect to {address}: {source}")]
-    Connect {
-        /// The portal.
-        address: SocketAddr,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The target does not let us in.
-    #[error("the target refuses the login: {0:?}")]
-    Refused(LoginStatus),
-    /// The connection has ended.
-    #[error("the connection to the target is lost: {0}")]
-    Lost(String),
-    /// The target has failed.
-    #[error("the target failed")]
-    Target,
-    /// A command has failed.
-    #[error("command {operation:02x}h: status {status:02x}h, sense key {key:x}h, code {code:04x}h")]
-    Command {
-        /// Operation code.
-        operation: u8,
-        /// SCSI status.
-        status: u8,
-        /// Sense key; 0 if there is no sense data.
-        key: u8,
-        /// Additional sense code and its qualifier.
-        code: u16,
-    },
-    /// The answer is too short, or says something impossible.
-    #[error("the target's answer to command {0:02x}h makes no sense")]
-    Answer(u8),
-    /// A call that the protocol does not allow.
-    #[error(transparent)]
-    Usage(#[from] UsageError),
+/// Who an initiator is, and how it proves that.
+#[derive(Debug, Clone)]
+pub struct InitiatorIdentity {
+    /// Its iSCSI name.
+    pub name: IscsiName,
+    /// The proof of both ends; `None`: neither has to prove anything.
+    pub chap: Option<ChapPolicy>,
 }
 
 /// A session with a target.
@@ -148,11 +121,11 @@ impl Initiator {
     /// # Errors
     /// Why it is not logged in.
     pub async fn connect(
-        address: SocketAddr,
-        name: &IscsiName,
+        portal: &DiskPortal,
+        identity: &InitiatorIdentity,
         target: Option<&IscsiName>,
     ) -> Result<Self, InitiatorError> {
-        Self::connect_as(address, name, target, random_isid()?).await
+        Self::connect_as(portal, identity, target, random_isid()?).await
     }
 
     /// As [`Initiator::connect`], with the initiator's part of the session's identifier. The target
@@ -162,18 +135,17 @@ impl Initiator {
     /// # Errors
     /// Why it is not logged in.
     pub async fn connect_as(
-        address: SocketAddr,
-        name: &IscsiName,
+        portal: &DiskPortal,
+        identity: &InitiatorIdentity,
         target: Option<&IscsiName>,
         isid: Isid,
     ) -> Result<Self, InitiatorError> {
-        let connected = TcpStream::connect(address).await;
-        let stream = connected.map_err(|source| InitiatorError::Connect { address, source })?;
-        let _ = stream.set_nodelay(true).await;
+        let opened = portal.open().await?;
         let random = random()?;
         let config = InitiatorConfig {
             queue_depth: QUEUE_DEPTH + OTHERS,
-            ..InitiatorConfig::new(name.clone(), target.cloned(), isid)
+            chap: identity.chap.clone(),
+            ..InitiatorConfig::new(identity.name.clone(), target.cloned(), isid)
         };
         let (login, logged_in) = oneshot::channel();
         let shared = Rc::new(Shared {
@@ -187,7 +159,7 @@ impl Initiator {
             slots: Semaphore::new(usize::from(QUEUE_DEPTH)),
             started: Instant::now(),
         });
-        let connection = tokio::task::spawn_local(Rc::clone(&shared).run(stream));
+        let connection = tokio::task::spawn_local(Rc::clone(&shared).run(opened));
         // A login that nobody waits for would end a later session, if it came to its end.
         let attempt = EndOnDrop(Some(connection.abort_handle()));
         match logged_in.await {
@@ -452,14 +424,14 @@ impl Shared {
         answered.await.unwrap_or_else(|_| Answer::Lost(ENDED.to_owned()))
     }
 
-    async fn run(self: Rc<Self>, stream: TcpStream) {
+    async fn run(self: Rc<Self>, opened: Opened) {
         let until = async {
             tokio::select! {
                 () = self.watch() => {}
                 () = self.closed.notified() => {}
             }
         };
-        let why = match stream::run(&*self, stream, until).await {
+        let why = match stream::run(&*self, opened.reader, opened.writer, until).await {
             Ok(()) => "the target has closed it".to_owned(),
             Err(error) => error.to_string(),
         };
@@ -503,6 +475,10 @@ impl Shared {
                 InitiatorEvent::Closed(Ending::LoginRefused(status)) => {
                     self.logged_in(Err(InitiatorError::Refused(status)));
                     self.end("the login was refused");
+                }
+                InitiatorEvent::Closed(Ending::Peer(ProtocolError::Authentication(why))) => {
+                    self.logged_in(Err(InitiatorError::Unproved(why)));
+                    self.end("the target does not prove who it is");
                 }
                 InitiatorEvent::Closed(ending) => self.end(&format!("{ending:?}")),
                 _ => {}

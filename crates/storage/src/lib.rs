@@ -17,17 +17,21 @@
 //! connection handle: one connection of an initiator; a running target
 //! command management: commands, task management
 //! portal: who may log in
-//! session: an initiator that is logged in
+//! session resize: an initiator that is logged in; units that grow and shrink
 //! device: units, and what all sessions share
 //! definition: what a target is
+//! access: who may use a target
 //! stream state_file volume: writing to a stream; state that outlives the target; where bytes are
+//! transport: how streams are protected
 //! ring: io_uring
-//! memory: aligned memory
+//! counters memory secret_file: what is counted; aligned memory; files with secrets
 //! ```
 
+mod access;
 mod command;
 mod connection;
 mod copy;
+mod counters;
 mod definition;
 mod device;
 mod disk;
@@ -38,30 +42,45 @@ mod management;
 mod memory;
 mod mount;
 mod portal;
+mod resize;
 mod ring;
+mod secret_file;
 mod server;
 mod session;
 mod state_file;
 mod stream;
+mod transport;
 mod url;
 mod volume;
 
+pub use access::{AccessPolicy, AccessRule, Network, NetworkError, Peer};
 pub use copy::{CopyEnd, CopyError, copy};
+pub use counters::{Counts, LATENCY_BUCKETS, LatencyHistogram};
 pub use definition::{
     AUTHORITY, LunDefinition, LunError, MOST_LUNS, MOST_SESSIONS, PORT, TargetDefinition,
 };
 pub use device::DeviceError;
 pub use disk::{Disk, DiskError, DiskSize};
 pub use encryption::{EncryptionError, format_encrypted, open_encrypted};
-pub use handle::{LunStatus, SessionStatus, TargetHandle, TargetStatus};
-pub use initiator::{Capacity, Initiator, InitiatorError, random_isid};
-pub use iscsi::IscsiName;
+pub use handle::{LunStatus, NotSealed, SessionStatus, TargetHandle, TargetStatus};
+pub use initiator::{
+    Capacity, DiskPortal, Initiator, InitiatorError, InitiatorIdentity, random_isid,
+};
 pub use iscsi::pdu::Isid;
+pub use iscsi::settings::{ChapAccount, ChapAlgorithm, ChapPolicy};
+pub use iscsi::{ChapSecret, IscsiName};
 pub use luks::{
     DerivationCost, FormatOptions, KeyDerivation, LuksError, LuksVersion, Passphrase, SectorSize,
 };
 pub use mount::{MountError, MountOptions, Mounted};
-pub use scsi::LunNumber;
+pub use resize::ResizeError;
+pub use scsi::{BlockSize, LunNumber, UnitRight};
+pub use secret_file::{LEAST_SECRET, MOST_SECRET, SecretFileError, read_secret};
 pub use server::{ServeError, serve};
-pub use url::{DiskUrl, UrlError};
-pub use volume::{OpenError, SpecificationError, VolumeSpecification};
+pub use transport::{
+    Credentials, DiskTransport, Judge, PortalTransport, Refusal, SealedCounts, TransportError,
+};
+pub use url::{DiskUrl, Scheme, UrlError, portal_address};
+pub use volume::{
+    OpenError, ResizeVolumeError, SpecificationError, VolumeSpecification, parse_size,
+};

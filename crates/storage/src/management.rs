@@ -5,7 +5,7 @@ use std::rc::Rc;
 use iscsi::pdu::{TaskFunction, TaskResponse};
 use iscsi::target::RequestId;
 use iscsi::{Lun, TaskId};
-use scsi::{LunAddress, LunNumber};
+use scsi::{LunAddress, LunNumber, UnitRight};
 
 use crate::session::Session;
 
@@ -34,11 +34,26 @@ fn carry_out(
     task: Option<TaskId>,
 ) -> TaskResponse {
     let whole = matches!(function, TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset);
-    let number = match LunAddress::parse(lun.bytes()) {
-        LunAddress::Unit(number) if session.device.volume(number).is_some() => Some(number),
-        _ if whole => None,
+    let right = |number| {
+        let scsi = session.device.scsi.borrow();
+        session.nexus.get().and_then(|nexus| scsi.right(nexus, number))
+    };
+    let (number, right) = match LunAddress::parse(lun.bytes()) {
+        _ if whole => (None, None),
+        LunAddress::Unit(number) if right(number).is_some() => (Some(number), right(number)),
         _ => return TaskResponse::LunDoesNotExist,
     };
+    // What reaches other sessions' tasks is for those that may write (RFC 7143 11.6.1).
+    let is_forbidden = match function {
+        TaskFunction::ClearTaskSet | TaskFunction::LogicalUnitReset => {
+            right < Some(UnitRight::Write)
+        }
+        _ if whole => !may_write_all(session),
+        _ => false,
+    };
+    if is_forbidden {
+        return TaskResponse::AuthorizationFailed;
+    }
     match (function, number, task) {
         (TaskFunction::AbortTask, _, None) => return TaskResponse::TaskDoesNotExist,
         (TaskFunction::AbortTask, _, Some(task)) => session.abort(task),
@@ -55,6 +70,11 @@ fn carry_out(
         _ => return TaskResponse::NotSupported,
     }
     TaskResponse::Complete
+}
+
+fn may_write_all(session: &Session) -> bool {
+    let scsi = session.device.scsi.borrow();
+    session.nexus.get().is_some_and(|nexus| scsi.may_write_all(nexus))
 }
 
 /// CLEAR TASK SET: other initiators whose tasks are gone learn it.

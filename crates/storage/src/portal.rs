@@ -8,10 +8,14 @@ use std::rc::Rc;
 use iscsi::IscsiName;
 use iscsi::pdu::LoginStatus;
 use iscsi::target::{LoginAnswer, LoginInfo, SendTargetsScope, TargetRecord};
+use scsi::UnitRights;
 
+use crate::access::{Judgement, Peer};
+use crate::counters::TargetCounters;
 use crate::definition::TargetDefinition;
 use crate::device::{Device, PORTAL_GROUP};
 use crate::session::{Session, SessionTable};
+use crate::transport::{PortalTransport, TransportError};
 
 /// Connections that are not logged in, at a time.
 const MOST_LOGINS: usize = 64;
@@ -23,12 +27,14 @@ pub(crate) struct Portal {
     pub(crate) sessions: Rc<SessionTable>,
     /// Connections that are not logged in, the oldest first.
     logins: RefCell<VecDeque<Rc<Session>>>,
+    pub(crate) counters: TargetCounters,
     definition: TargetDefinition,
 }
 
 impl Portal {
     pub(crate) fn new(device: Rc<Device>, definition: TargetDefinition) -> Rc<Self> {
-        Rc::new(Self { device, sessions: Rc::default(), logins: RefCell::default(), definition })
+        let (sessions, logins, counters) = Default::default();
+        Rc::new(Self { device, sessions, logins, counters, definition })
     }
 
     /// The target's name.
@@ -41,6 +47,11 @@ impl Portal {
         self.definition.portal
     }
 
+    /// The transport that the target speaks.
+    pub(crate) fn transport(&self) -> &PortalTransport {
+        &self.definition.transport
+    }
+
     /// A connection has come. Another one that is not logged in makes room for it.
     pub(crate) fn expect_login(&self, session: &Rc<Session>) {
         let mut logins = self.logins.borrow_mut();
@@ -48,6 +59,7 @@ impl Portal {
             && let Some(oldest) = logins.pop_front()
         {
             tracing::warn!(peer = %oldest.ends.peer, "dropped: {MOST_LOGINS} others log in");
+            TargetCounters::count(&self.counters.dropped);
             oldest.end();
         }
         logins.push_back(Rc::clone(session));
@@ -58,13 +70,52 @@ impl Portal {
         self.logins.borrow_mut().retain(|one| !Rc::ptr_eq(one, session));
     }
 
+    /// Who an initiator is.
+    fn peer(session: &Session, info: &LoginInfo) -> Peer {
+        Peer {
+            address: session.ends.peer.ip(),
+            initiator: info.initiator.clone(),
+            user: info.user.clone(),
+            identities: session.proven_identities(),
+        }
+    }
+
     /// May the initiator log in?
-    pub(crate) fn judge(&self, info: &LoginInfo) -> LoginAnswer {
-        match &info.target {
-            Some(target) if *target != self.definition.name => {
-                LoginAnswer::Refuse(LoginStatus::NotFound)
+    pub(crate) fn judge(&self, session: &Session, info: &LoginInfo) -> LoginAnswer {
+        session.says(&info.initiator);
+        if info.target.as_ref().is_some_and(|target| *target != self.definition.name) {
+            self.refused(session, "it wants a target that is not here");
+            return LoginAnswer::Refuse(LoginStatus::NotFound);
+        }
+        match self.definition.access.judge(&Self::peer(session, info)) {
+            Judgement::Welcome => LoginAnswer::Allow { chap: None, alias: None },
+            Judgement::Prove(demand) => LoginAnswer::Allow { chap: Some(demand), alias: None },
+            Judgement::Stranger => {
+                self.refused(session, "no rule of the target fits its name and address");
+                LoginAnswer::Refuse(LoginStatus::AuthorizationFailure)
             }
-            _ => LoginAnswer::Allow { chap: None, alias: None },
+        }
+    }
+
+    /// What the initiator may do, which has proved what it had to.
+    pub(crate) fn rights(&self, session: &Session, info: &LoginInfo) -> UnitRights {
+        self.definition.access.rights(&Self::peer(session, info))
+    }
+
+    /// A login was refused: the log tells whose, and why. Its rate is bounded by the log.
+    pub(crate) fn refused(&self, session: &Session, why: &str) {
+        TargetCounters::count(&self.counters.refused);
+        let (peer, initiator) = (session.ends.peer, session.said());
+        tracing::warn!(%peer, initiator, "refused a login: {why}");
+    }
+
+    /// The transport let no session begin.
+    pub(crate) fn count_failure(&self, error: &TransportError) {
+        match error {
+            TransportError::Slow(_) => TargetCounters::count(&self.counters.dropped),
+            // The peer has gone.
+            TransportError::Stream(_) => {}
+            _ => TargetCounters::count(&self.counters.refused),
         }
     }
 

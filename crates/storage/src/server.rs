@@ -57,7 +57,7 @@ pub fn serve(
         tokio::select! {
             () = handle.ended() => Ok(()),
             ended = device.run() => ended.map_err(ServeError::Ended),
-            ended = accept(&portal, &listener, address) => ended.map_err(ServeError::Ended),
+            ended = accept(&portal, client, &listener, address) => ended.map_err(ServeError::Ended),
         }
     };
     tokio::task::LocalSet::new().block_on(&runtime, tasuki_tokio::run(client, served))?
@@ -66,6 +66,7 @@ pub fn serve(
 /// Accepts connections until the instance ends.
 async fn accept(
     portal: &Rc<Portal>,
+    client: &Arc<Client>,
     listener: &TcpListener,
     address: SocketAddr,
 ) -> io::Result<()> {
@@ -77,9 +78,9 @@ async fn accept(
         let local = stream.as_aio().as_socket().local_addr().unwrap_or(address);
         let canonical = |end: SocketAddr| SocketAddr::new(end.ip().to_canonical(), end.port());
         let ends = Ends { local: canonical(local), peer: canonical(peer) };
-        let portal = Rc::clone(portal);
+        let (portal, client) = (Rc::clone(portal), Arc::clone(client));
         tokio::task::spawn_local(async move {
-            connection::serve(&portal, stream, ends, random).await;
+            connection::serve(&portal, &client, stream, ends, random).await;
         });
     }
 }

@@ -14,13 +14,16 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use iscsi::pdu::{AsyncEvent, Isid};
 use iscsi::target::TargetConnection;
-use iscsi::{Lun, TargetConfig, TaskId};
+use iscsi::{IscsiName, Lun, TargetConfig, TaskId};
 use scsi::NexusId;
+use seal::PeerIdentity;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::AbortHandle;
 
+use crate::counters::SessionCounters;
 use crate::device::{Device, PORTAL_GROUP};
 use crate::stream::StreamSignals;
+use crate::transport::SealedState;
 
 /// Data-in that may wait to be written, and as much data-out that may wait for its volume, KiB. It
 /// is at least one command's.
@@ -54,11 +57,19 @@ pub(crate) struct Session {
     pub(crate) dropped: Notify,
     pub(crate) nexus: Cell<Option<NexusId>>,
     pub(crate) table: Rc<SessionTable>,
+    pub(crate) counters: SessionCounters,
     pub(crate) ends: Ends,
     /// The connection is over but for its output.
     pub(crate) closed: Cell<bool>,
     name: RefCell<Option<SessionName>>,
+    /// The name that the initiator says, once it has.
+    said: RefCell<Option<IscsiName>>,
+    /// Who it has proved to be by CHAP.
+    user: RefCell<Option<String>>,
     started: Instant,
+    /// Who the peer is, where the transport proves it.
+    peer: RefCell<Option<PeerIdentity>>,
+    sealed: RefCell<Option<Rc<SealedState>>>,
 }
 
 /// A command that is under way.
@@ -89,11 +100,47 @@ impl Session {
             dropped: Notify::new(),
             nexus: Cell::new(None),
             table: Rc::clone(table),
+            counters: SessionCounters::default(),
             ends,
             closed: Cell::new(false),
             name: RefCell::default(),
+            said: RefCell::default(),
+            user: RefCell::default(),
             started: Instant::now(),
+            peer: RefCell::default(),
+            sealed: RefCell::default(),
         })
+    }
+
+    /// The transport stands.
+    pub(crate) fn identify(&self, peer: Option<PeerIdentity>, sealed: Option<Rc<SealedState>>) {
+        self.peer.replace(peer);
+        self.sealed.replace(sealed);
+    }
+
+    /// How the transport proved who the peer is: a name of its certificate, or its key.
+    pub(crate) fn proven_name(&self) -> Option<String> {
+        let peer = self.peer.borrow();
+        let name = |peer: &PeerIdentity| match peer.names().first() {
+            Some(name) => name.clone(),
+            None => peer.fingerprint().to_string(),
+        };
+        peer.as_ref().map(name)
+    }
+
+    /// All that the transport proved of the peer: the names of its certificate, and its key.
+    pub(crate) fn proven_identities(&self) -> Vec<String> {
+        let peer = self.peer.borrow();
+        let all = |peer: &PeerIdentity| {
+            let key = std::iter::once(peer.fingerprint().to_string());
+            peer.names().iter().cloned().chain(key).collect()
+        };
+        peer.as_ref().map(all).unwrap_or_default()
+    }
+
+    /// The state of a sealed session.
+    pub(crate) fn sealed(&self) -> Option<Rc<SealedState>> {
+        self.sealed.borrow().clone()
     }
 
     /// Time since the connection was accepted.
@@ -102,10 +149,31 @@ impl Session {
     }
 
     /// Takes its place in the table, which is free.
-    pub(crate) fn enter(self: &Rc<Self>, name: SessionName, nexus: NexusId) {
+    pub(crate) fn enter(self: &Rc<Self>, name: SessionName, user: Option<String>, nexus: NexusId) {
         self.nexus.set(Some(nexus));
+        self.user.replace(user);
         self.table.borrow_mut().insert(name.clone(), Rc::clone(self));
         self.name.replace(Some(name));
+    }
+
+    /// The initiator says its name.
+    pub(crate) fn says(&self, initiator: &IscsiName) {
+        self.said.replace(Some(initiator.clone()));
+    }
+
+    /// The name that the initiator says; empty before it has.
+    pub(crate) fn said(&self) -> String {
+        self.said.borrow().as_ref().map(IscsiName::to_string).unwrap_or_default()
+    }
+
+    /// Who has proved to have the session.
+    pub(crate) fn user(&self) -> Option<String> {
+        self.user.borrow().clone()
+    }
+
+    /// Is it the session of this user, and of the peer of this connection?
+    pub(crate) fn is_of(&self, user: Option<&str>, connection: &Self) -> bool {
+        self.user.borrow().as_deref() == user && self.proven_name() == connection.proven_name()
     }
 
     /// Ends a task without an answer.

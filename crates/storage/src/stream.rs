@@ -5,19 +5,21 @@
 //!  stream ◀── write ◀─ poll_transmit ◀─ output: there is something to send
 //! ```
 
-use std::io::{self, IoSlice};
+use std::io;
+use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use iscsi::Transmit;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Notify;
 
-/// Bytes that are read from the stream at a time.
-const INPUT: usize = 256 << 10;
+use crate::transport::{Reader, Writer};
+
 /// Bytes that are handed to the stream at a time.
 const OUTPUT: usize = 256 << 10;
 /// Pieces that are handed to the stream at a time.
 const PIECES: usize = 64;
+/// How long it may take to tell the peer why the stream ends.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// Tells the two loops of each other.
 #[derive(Debug, Default)]
@@ -51,36 +53,33 @@ pub(crate) trait StreamProtocol {
 /// The stream's.
 pub(crate) async fn run(
     protocol: &impl StreamProtocol,
-    stream: impl AsyncRead + AsyncWrite,
+    mut reader: Reader,
+    mut writer: Writer,
     until: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let (reader, writer) = tokio::io::split(stream);
     let reading = async {
-        let ended = read(protocol, reader).await;
+        let ended = read(protocol, &mut reader).await;
         if protocol.is_over() {
             // The writer ends it.
             std::future::pending::<()>().await;
         }
         ended
     };
-    tokio::select! {
+    let ended = tokio::select! {
         ended = reading => ended,
-        ended = write(protocol, writer) => ended,
+        ended = write(protocol, &mut writer) => ended,
         () = until => Ok(()),
+    };
+    if let Err(error) = &ended {
+        let _ = tokio::time::timeout(LAST_WORD, writer.give_up(error)).await;
     }
+    ended
 }
 
 /// Reads until the stream or the connection is over.
-async fn read(
-    protocol: &impl StreamProtocol,
-    mut reader: impl AsyncRead + Unpin,
-) -> io::Result<()> {
+async fn read(protocol: &impl StreamProtocol, reader: &mut Reader) -> io::Result<()> {
     while !protocol.is_over() {
-        let mut buffer = BytesMut::with_capacity(INPUT);
-        if reader.read_buf(&mut buffer).await? == 0 {
-            return Ok(());
-        }
-        let mut input = buffer.freeze();
+        let Some(mut input) = reader.read().await? else { return Ok(()) };
         loop {
             let left = input.len();
             protocol.handle_bytes(&mut input);
@@ -97,10 +96,7 @@ async fn read(
 }
 
 /// Writes until the connection is over and all of its output has left.
-async fn write(
-    protocol: &impl StreamProtocol,
-    mut writer: impl AsyncWrite + Unpin,
-) -> io::Result<()> {
+async fn write(protocol: &impl StreamProtocol, writer: &mut Writer) -> io::Result<()> {
     loop {
         let mut pieces = Vec::new();
         let mut len = 0;
@@ -110,26 +106,13 @@ async fn write(
             pieces.extend(Transmit::into_pieces(pdu));
         }
         if !pieces.is_empty() {
-            write_pieces(&mut writer, &pieces).await?;
+            writer.write(pieces).await?;
             protocol.signals().drained.notify_one();
         } else if protocol.is_over() {
-            return writer.shutdown().await;
+            return writer.finish().await;
         } else {
+            writer.send_own().await?;
             protocol.signals().output.notified().await;
         }
     }
-}
-
-/// Writes all pieces, without joining them.
-async fn write_pieces(writer: &mut (impl AsyncWrite + Unpin), pieces: &[Bytes]) -> io::Result<()> {
-    let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
-    let mut rest = &mut slices[..];
-    while !rest.is_empty() {
-        let written = writer.write_vectored(rest).await?;
-        if written == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
-        IoSlice::advance_slices(&mut rest, written);
-    }
-    writer.flush().await
 }

@@ -12,11 +12,12 @@
 
 mod file;
 mod memory;
+mod resize_error;
 mod specification;
 #[cfg(test)]
 mod tests;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -31,7 +32,8 @@ use self::file::FileVolume;
 use self::memory::SparseMemory;
 
 pub use self::file::OpenError;
-pub use self::specification::{SpecificationError, VolumeSpecification};
+pub use self::resize_error::ResizeVolumeError;
+pub use self::specification::{SpecificationError, VolumeSpecification, parse_size};
 
 /// Bytes that are written at a time where one block is written again and again.
 const REPEATED: usize = 1 << 20;
@@ -39,9 +41,12 @@ const REPEATED: usize = 1 << 20;
 /// An open volume.
 #[derive(Debug)]
 pub(crate) struct Volume {
-    specification: VolumeSpecification,
+    specification: RefCell<VolumeSpecification>,
     kind: Kind,
-    size: u64,
+    size: Cell<u64>,
+    block_size: u32,
+    /// Its size is being changed.
+    pub(crate) resizing: Cell<bool>,
 }
 
 #[derive(Debug)]
@@ -71,17 +76,65 @@ impl Volume {
             VolumeSpecification::Memory(size) => (Kind::Memory(RefCell::default()), *size),
             VolumeSpecification::Null(size) => (Kind::Null, *size),
         };
-        Ok(Self { specification: specification.clone(), kind, size })
+        let (size, resizing) = (Cell::new(size), Cell::new(false));
+        let specification = RefCell::new(specification.clone());
+        Ok(Self { specification, kind, size, block_size, resizing })
     }
 
     /// What it was opened by.
-    pub(crate) fn specification(&self) -> &VolumeSpecification {
-        &self.specification
+    pub(crate) fn specification(&self) -> VolumeSpecification {
+        self.specification.borrow().clone()
     }
 
     /// Bytes.
     pub(crate) fn size(&self) -> u64 {
-        self.size
+        self.size.get()
+    }
+
+    /// Bytes of a block.
+    pub(crate) fn block_size(&self) -> u32 {
+        self.block_size
+    }
+
+    /// The size that it would get: the wanted one, or that of the file or device now.
+    ///
+    /// # Errors
+    /// It cannot have that.
+    pub(crate) fn size_for(&self, wanted: Option<u64>) -> Result<u64, ResizeVolumeError> {
+        let size = match (&self.kind, wanted) {
+            (Kind::File(file), wanted) => file.size_for(wanted)?,
+            (_, Some(size)) => size,
+            (_, None) => return Err(ResizeVolumeError::NoSize),
+        };
+        let block_size = self.block_size;
+        if size < u64::from(block_size) {
+            return Err(ResizeVolumeError::TooSmall { size, block_size });
+        }
+        if wanted.is_some() && !size.is_multiple_of(u64::from(block_size)) {
+            return Err(ResizeVolumeError::NotWhole { size, block_size });
+        }
+        Ok(size)
+    }
+
+    /// It has `size` bytes from now on; a file is given them if `changes`.
+    ///
+    /// # Errors
+    /// ftruncate(2)'s. Nothing has changed then.
+    pub(crate) async fn set_size(&self, size: u64, changes: bool) -> std::io::Result<()> {
+        match &self.kind {
+            Kind::File(file) if changes => file.truncate(size).await?,
+            Kind::File(_) => {}
+            Kind::Memory(memory) => {
+                let end = self.size.get();
+                if size < end {
+                    memory.borrow_mut().zero(ByteRange { offset: size, len: end - size });
+                }
+                self.specification.replace(VolumeSpecification::Memory(size));
+            }
+            Kind::Null => drop(self.specification.replace(VolumeSpecification::Null(size))),
+        }
+        self.size.set(size);
+        Ok(())
     }
 
     /// Does giving storage back make a difference?

@@ -2,6 +2,7 @@
 
 mod instance;
 mod instruments;
+mod keys;
 mod luks;
 #[cfg(test)]
 mod pages;
@@ -19,12 +20,13 @@ use crate::runtime_dir::InstanceName;
 
 pub(crate) use self::instance::{InstanceOptions, Ipv6Choice, Switch};
 pub(crate) use self::instruments::{StagesArgs, StatsArgs};
+pub(crate) use self::keys::{CredentialArgs, KeyArgs, KeyCommand};
 pub(crate) use self::luks::{LuksArgs, LuksFormatArgs, LuksType, Pbkdf};
 pub(crate) use self::processes::{RelayArgs, ServerArgs};
 pub(crate) use self::run::{Intercept, RunArgs};
 pub(crate) use self::storage::{
-    DiskArgs, DiskCommand, DiskCopyArgs, DiskFormatArgs, DiskLsArgs, DiskMountArgs,
-    DiskSessionArgs, TargetArgs, TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs,
+    ChapArgs, DiskAccessArgs, DiskArgs, DiskCommand, DiskCopyArgs, DiskFormatArgs, DiskLsArgs,
+    DiskMountArgs, TargetArgs, TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs,
     TargetUpArgs,
 };
 
@@ -64,6 +66,7 @@ pub(crate) enum Command {
     Capture(CaptureArgs),
     Target(TargetArgs),
     Disk(DiskArgs),
+    Key(KeyArgs),
     Completion(CompletionArgs),
     #[command(hide = true)]
     Manual(ManualArgs),
@@ -74,11 +77,12 @@ pub(crate) enum Command {
 }
 
 /// Environment variables that matter to Tasuki, and what each does.
-pub(crate) const ENVIRONMENT: [(&str, &str); 7] = [
+pub(crate) const ENVIRONMENT: [(&str, &str); 8] = [
     (
         "TASUKI_HOST_LOOPBACK",
         "addresses of the host's loopback; `tasuki run --host-loopback` sets it",
     ),
+    ("TASUKI_KEYS", "directory of the keys for sealed and TLS, see `tasuki key`"),
     ("TASUKI_LOG", "messages to tell: off, error, warn, info, debug or trace [default: warn]"),
     ("TASUKI_PRELOAD", "path of libtasuki_preload.so, where it is not installed as usual"),
     ("TASUKI_SANDBOX", "how much of the servers' sandbox: off, on or require [default: on]"),
@@ -458,6 +462,7 @@ mod tests {
                 "capture",
                 "target",
                 "disk",
+                "key",
                 "completion"
             ]
         );

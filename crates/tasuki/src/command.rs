@@ -3,8 +3,10 @@
 pub(crate) mod background;
 pub(crate) mod capture;
 pub(crate) mod completion;
+mod credentials;
 pub(crate) mod disk;
 pub(crate) mod down;
+pub(crate) mod key;
 pub(crate) mod manual;
 pub(crate) mod network;
 pub(crate) mod ps;

@@ -15,7 +15,7 @@ use abi::client::{ClientParams, MOST_PAGES};
 use abi::control::{FaultConfig, TcpDefaults};
 use abi::network::{Ipv6Mode, MOST_DAD_TRANSMITS, Prefixed};
 use rustix::process::Gid;
-use serde::de::{self, SeqAccess, Visitor};
+use serde::de::{self, DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::cidr::Cidr;
@@ -423,25 +423,47 @@ impl Config {
     /// # Errors
     /// [`Code::Configuration`]; the sentence names file, line and remedy.
     pub(crate) fn load(path: &Path) -> Result<Self, Failure> {
-        let wrong = |sentence| Failure::new(Code::Configuration, sentence);
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            wrong(format!("cannot read the configuration file {}: {error}", path.display()))
-        })?;
-        Self::parse(&text).map_err(|(line, what)| {
-            let line = line.map_or_else(String::new, |line| format!(":{line}"));
-            wrong(format!("{}{line}: {what}", path.display()))
-        })
+        load(path, Self::parse)
     }
 
-    /// Out of a file's text; the error is a line, counted from 1, and a sentence.
-    fn parse(text: &str) -> Result<Self, (Option<usize>, String)> {
-        toml::from_str(text).map_err(|error| {
-            let line = error.span().map(|span| {
-                text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
-            });
-            (line, explain(text, line, error.message()))
-        })
+    /// Out of a file's text.
+    fn parse(text: &str) -> Result<Self, Misplaced> {
+        parse(text)
     }
+}
+
+/// What is wrong in a file: a line, counted from 1, and a sentence.
+pub(crate) type Misplaced = (Option<usize>, String);
+
+/// Reads a file and takes its text.
+///
+/// # Errors
+/// [`Code::Configuration`]; the sentence names file, line and remedy.
+pub(crate) fn load<T>(
+    path: &Path,
+    take: impl FnOnce(&str) -> Result<T, Misplaced>,
+) -> Result<T, Failure> {
+    let wrong = |sentence| Failure::new(Code::Configuration, sentence);
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        wrong(format!("cannot read the configuration file {}: {error}", path.display()))
+    })?;
+    take(&text).map_err(|(line, what)| {
+        let line = line.map_or_else(String::new, |line| format!(":{line}"));
+        wrong(format!("{}{line}: {what}", path.display()))
+    })
+}
+
+/// The value of a file's text.
+pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Misplaced> {
+    toml::from_str(text).map_err(|error| {
+        let line = error.span().map(|span| line_at(text, span.start));
+        (line, explain(text, line, error.message()))
+    })
+}
+
+/// The line of a byte, counted from 1.
+pub(crate) fn line_at(text: &str, byte: usize) -> usize {
+    text.bytes().take(byte).filter(|byte| *byte == b'\n').count() + 1
 }
 
 /// The parser's message after the key that it is about. Unknown keys and values get the nearest

@@ -10,9 +10,10 @@
 //! settings: what an instance is to be, out of options and configuration file
 //! network program: the host's addresses and routes; the program that is run
 //! cli: the options of all commands
-//! config: the configuration file
+//! target_config: the configuration file of a target
+//! config: the configuration file of an instance
 //! device publish cidr: words of options
-//! runtime_dir: where instances are found
+//! runtime_dir keys: where instances are found; keys and known peers
 //! log: messages, at a limited rate
 //! limits exit: descriptors, failures and exit codes
 //! ```
@@ -25,6 +26,7 @@ mod command;
 mod config;
 mod device;
 mod exit;
+mod keys;
 mod limits;
 mod log;
 mod network;
@@ -34,6 +36,7 @@ mod publish;
 mod runtime_dir;
 mod settings;
 mod supervisor;
+mod target_config;
 
 use std::process::ExitCode;
 
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Capture(capture) => command::capture::capture(&capture),
         Command::Target(target) => command::target::target(&target),
         Command::Disk(disk) => command::disk::disk(&disk),
+        Command::Key(key) => command::key::key(&key),
         Command::Completion(completion) => command::completion::completion(&completion),
         Command::Manual(manual) => command::manual::manual(&manual),
         Command::Relay(relay) => command::relay::relay(&relay),

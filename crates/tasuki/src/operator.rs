@@ -23,10 +23,21 @@ use crate::runtime_dir::{InstanceName, RuntimeDir, operators_socket};
 /// # Errors
 /// As there; [`Code::NoInstance`] when the instance ends meanwhile, or why it admits no client.
 pub(crate) fn join(net: Option<&InstanceName>) -> Result<Arc<Client>, Failure> {
+    join_named(net).map(|(_, client)| client)
+}
+
+/// As [`join`], with the instance's name.
+///
+/// # Errors
+/// As there.
+pub(crate) fn join_named(
+    net: Option<&InstanceName>,
+) -> Result<(InstanceName, Arc<Client>), Failure> {
     let name = Operator::connect_or_guess(net)?.name;
     let socket = RuntimeDir::find(&name).ok_or_else(|| not_running(&name))?;
-    Client::connect(&socket)
-        .map_err(|error| Failure::system(format!("join the instance {name}"), error))
+    let client = Client::connect(&socket)
+        .map_err(|error| Failure::system(format!("join the instance {name}"), error))?;
+    Ok((name, client))
 }
 
 /// A connection to a running instance.

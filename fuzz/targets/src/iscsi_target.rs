@@ -92,7 +92,8 @@ fn answer(target: &mut TargetConnection, event: TargetEvent, flags: u8) {
                 target: None,
                 algorithms: vec![ChapAlgorithm::Sha256],
             });
-            let _ = target.answer_login(LoginAnswer::Allow { chap, alias: None });
+            let _ =
+                target.answer_login(LoginAnswer::Allow { chap: chap.map(Into::into), alias: None });
         }
         TargetEvent::SessionReady(_) => {
             let _ = target.accept_session(NOW, 1);

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tasuki_tests::{Finished, Mode, Nic, Running, STACK, World, eventually, installed, skip};
@@ -13,14 +14,21 @@ pub(crate) const SIZE: usize = 64 << 20;
 const TARGET: &str = "net";
 const MOUNTS: &str = "far";
 
+/// How long a mount of a test waits for its target. Programs that wait for a disk cannot be killed;
+/// a test that was ended ends with its mounts.
+const GIVE_UP: &str = "180";
+
 /// A target's world.
-pub(crate) struct DiskWorld(World);
+pub(crate) struct DiskWorld {
+    world: World,
+    scheme: &'static str,
+}
 
 impl std::ops::Deref for DiskWorld {
     type Target = World;
 
     fn deref(&self) -> &World {
-        &self.0
+        &self.world
     }
 }
 
@@ -31,8 +39,14 @@ pub(crate) struct Image {
 }
 
 impl DiskWorld {
-    /// With both instances. Without what it needs it prints SKIP and returns `None`.
+    /// With both instances, for a plain portal. Without what it needs it prints SKIP and returns
+    /// `None`.
     pub(crate) fn new(programs: &[&str]) -> Option<Self> {
+        Self::over("iscsi", programs)
+    }
+
+    /// For a portal of this transport.
+    pub(crate) fn over(scheme: &'static str, programs: &[&str]) -> Option<Self> {
         let mode = Mode::shared()?;
         if File::options().read(true).write(true).open("/dev/fuse").is_err() {
             skip("needs root and /dev/fuse");
@@ -44,7 +58,7 @@ impl DiskWorld {
         }
         let world = World::over(Nic::Wire)?;
         world.up(TARGET, mode, &[]);
-        Some(Self(world))
+        Some(Self { world, scheme })
     }
 
     /// Runs a program of the host: the disk is a file to it.
@@ -61,7 +75,12 @@ impl DiskWorld {
 
     /// Starts the target `disks`. Its last process may still have a file for a moment.
     pub(crate) fn target_up(&self, luns: &[&str]) {
-        let mut words = vec!["target", "up", "disks", "--plain", "--net", TARGET];
+        let mut words = vec!["target", "up", "disks", "--net", TARGET];
+        words.extend(match self.scheme {
+            "iscsi" => Some("--plain"),
+            "iscsi+tls" => Some("--tls"),
+            _ => None,
+        });
         words.extend(luns.iter().flat_map(|lun| ["--lun", lun]));
         eventually("the target starts", || {
             let said = Running::start(self.tasuki(&words)).finish();
@@ -76,8 +95,20 @@ impl DiskWorld {
         let _ = Running::start(self.tasuki(&down)).finish().success();
     }
 
+    /// `tasuki WORDS…` with the keys of this world's machine.
+    fn tasuki(&self, words: &[&str]) -> Command {
+        self.tasuki_with("keys", words)
+    }
+
+    /// The same with the keys in another directory of the world.
+    pub(crate) fn tasuki_with(&self, keys: &str, words: &[&str]) -> Command {
+        let mut command = self.world.tasuki(words);
+        command.env("TASUKI_KEYS", self.path(keys));
+        command
+    }
+
     /// What the target says of itself.
-    fn status(&self) -> serde_json::Value {
+    pub(crate) fn status(&self) -> serde_json::Value {
         let said = Running::start(self.tasuki(&["target", "ls", "--json"])).finish().success();
         serde_json::from_str(&said.stdout).expect("JSON")
     }
@@ -94,13 +125,18 @@ impl DiskWorld {
     }
 
     pub(crate) fn unit(&self, lun: u16) -> String {
-        format!("iscsi://{STACK}/iqn.2026-11.tasuki:disks/{lun}")
+        format!("{}://{STACK}/iqn.2026-11.tasuki:disks/{lun}", self.scheme)
     }
 
     /// `tasuki disk WORDS…` on the other instance.
     pub(crate) fn start_disk(&self, words: &[&str]) -> Running {
+        self.start_disk_with("keys", words)
+    }
+
+    /// The same with the keys in another directory of the world.
+    pub(crate) fn start_disk_with(&self, keys: &str, words: &[&str]) -> Running {
         let words = [&["disk"], words, &["--net", MOUNTS]].concat();
-        Running::start(self.tasuki(&words))
+        Running::start(self.tasuki_with(keys, &words))
     }
 
     pub(crate) fn disk(&self, words: &[&str]) -> Finished {
@@ -115,7 +151,11 @@ impl DiskWorld {
 
     pub(crate) fn mount_at(&self, point: &str, lun: u16, options: &[&str]) -> DiskMount<'_> {
         let unit = self.unit(lun);
-        let _ = self.disk(&[&["mount", &*unit, point], options].concat()).success();
+        let patience = match options.contains(&"--give-up") {
+            true => &[][..],
+            false => &["--give-up", GIVE_UP],
+        };
+        let _ = self.disk(&[&["mount", &*unit, point], options, patience].concat()).success();
         DiskMount { world: self, point: self.file(point) }
     }
 
@@ -128,7 +168,7 @@ impl DiskWorld {
     /// Disks that are mounted in this world.
     pub(crate) fn mounts(&self) -> usize {
         let said = self.run(&["cat", "/proc/self/mounts"]).success();
-        said.stdout.lines().filter(|line| line.starts_with("iscsi://")).count()
+        said.stdout.lines().filter(|line| line.starts_with("iscsi")).count()
     }
 
     /// The processes of mounts.

@@ -137,6 +137,45 @@ fn a_unit_without_writes_is_read_only() {
     world.end();
 }
 
+/// The same over sealed and TLS: a key that is not known mounts nothing, and a session that comes
+/// back is protected as the first one was.
+#[test]
+fn a_disk_is_mounted_over_protected_transports() {
+    for (scheme, transport) in [("iscsi+sealed", "sealed"), ("iscsi+tls", "tls")] {
+        let Some(world) = DiskWorld::over(scheme, &[]) else { return };
+        let image = world.image("a.img");
+        world.target_up(&[&image.lun]);
+        assert_eq!(world.status()[0]["transport"], transport);
+        std::fs::create_dir(world.path("point")).unwrap();
+        let words = ["mount", &world.unit(0), "point"];
+        let said = world.start_disk_with("other-keys", &words).finish().code(119);
+        assert!(said.stderr.contains("tasuki key trust"), "{said}");
+        let words = [&words[..], &["--accept-new"]].concat();
+        let said = world.start_disk_with("other-keys", &words).finish();
+        assert!(!said.status.success(), "the target does not know the key: {said}");
+        assert_eq!((world.mounts(), world.sessions()), (0, 0));
+
+        let mount = world.mount(0, &[]);
+        let file = mount.open();
+        write_noise(&world.path("noise"), SIZE, 7);
+        let noise = std::fs::read(world.path("noise")).unwrap();
+        let (first, second) = noise.split_at(SIZE / 2 + 100);
+        file.write_all_at(first, 0).unwrap();
+        let identity = world.status()[0]["sessions"][0]["identity"].clone();
+        assert!(identity.as_str().is_some_and(|key| key.starts_with("SHA256:")), "{identity}");
+        world.signal_target(rustix::process::Signal::KILL);
+        world.target_up(&[&image.lun]);
+        file.write_all_at(second, first.len() as u64).unwrap();
+        assert_eq!(world.status()[0]["sessions"][0]["identity"], identity);
+        file.sync_all().unwrap();
+        assert!(std::fs::read(mount.disk()).unwrap() == noise);
+        assert!(std::fs::read(&image.path).unwrap() == noise);
+        drop(file);
+        mount.unmount();
+        world.end();
+    }
+}
+
 /// Each is one sentence and an exit code, and nothing stays mounted.
 #[test]
 fn wrong_mounts_are_refused() {

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use super::config::InitiatorConfig;
 use super::event::{CommandId, Ending, InitiatorEvent};
 use super::open_request::{DataRun, OpenRequest, RequestKind};
-use crate::chap;
 use crate::error::{ProtocolError, UsageError};
 use crate::framing::Decoder;
 use crate::login::{InitiatorLogin, InitiatorStep, InitiatorWishes, LoginStages};
@@ -256,7 +255,7 @@ fn check(config: &InitiatorConfig) -> Result<(), UsageError> {
         Err(UsageError::Invalid("CHAP needs the security stage"))
     } else if chap.algorithms.is_empty() {
         Err(UsageError::Invalid("CHAP needs an algorithm"))
-    } else if own.is_some_and(|own| chap::is_same_secret(own, &chap.initiator.secret)) {
+    } else if own.is_some_and(|own| own.is_same(&chap.initiator.secret)) {
         // RFC 7143 9.2.1
         Err(UsageError::Invalid("both ends have the same CHAP secret"))
     } else {

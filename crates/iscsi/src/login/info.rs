@@ -2,7 +2,7 @@
 
 use crate::name::IscsiName;
 use crate::pdu::{Isid, LoginStatus};
-use crate::settings::{ChapPolicy, SessionType};
+use crate::settings::{ChapDemand, SessionType};
 
 /// An initiator that wants to log in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct LoginInfo {
     pub isid: Isid,
     /// The connection's identifier.
     pub cid: u16,
+    /// The name with which the initiator has proved itself by CHAP; `None` before, and without.
+    pub user: Option<String>,
 }
 
 /// The shell's answer to [`LoginInfo`].
@@ -26,7 +28,7 @@ pub enum LoginAnswer {
     /// The initiator may use the target.
     Allow {
         /// The proof that it has to give; `None` for AuthMethod None.
-        chap: Option<ChapPolicy>,
+        chap: Option<ChapDemand>,
         /// TargetAlias, up to 255 bytes.
         alias: Option<String>,
     },

@@ -155,7 +155,8 @@ impl InitiatorAuthentication {
         let response = response.and_then(|text| text::binary(text, MAX_BINARY)).unwrap_or_default();
         let right = chap::respond(algorithm, self.id, &target.secret, &self.challenge);
         let name = name.unwrap_or_default();
-        let same_name = chap::is_same(name.as_bytes(), target.name.as_bytes());
+        let any = target.name.is_empty();
+        let same_name = any | chap::is_same(name.as_bytes(), target.name.as_bytes());
         match chap::is_same(&response, &right) & same_name {
             true => {
                 self.progress = ProofProgress::Done;

@@ -117,7 +117,7 @@ impl TargetLogin {
         let refuse = |status, address| Some(Err(LoginRefusal { status, error: None, address }));
         match answer {
             LoginAnswer::Allow { chap, alias } => {
-                if self.authentication.set_policy(chap).is_none() {
+                if self.authentication.set_demand(chap).is_none() {
                     return refuse(LoginStatus::TargetError, None);
                 }
                 self.alias = alias;
@@ -176,6 +176,9 @@ impl TargetLogin {
         let is_done = match self.stage {
             Stage::Security => {
                 self.authentication.take(&pairs, &mut out)?;
+                if let Some(info) = &mut self.info {
+                    info.user = self.authentication.user().map(str::to_owned);
+                }
                 self.authentication.check_transit(request.transit)?
             }
             _ => {
@@ -264,5 +267,5 @@ fn introduce(request: &LoginRequest, text: &[u8]) -> Result<LoginInfo, LoginRefu
             Some(target.ok_or(missing("TargetName is missing"))?)
         }
     };
-    Ok(LoginInfo { initiator, target, session, isid: request.isid, cid: request.cid })
+    Ok(LoginInfo { initiator, target, session, isid: request.isid, cid: request.cid, user: None })
 }

@@ -2,7 +2,8 @@
 
 use super::refusal::LoginRefusal;
 use crate::chap::{self, MAX_BINARY, MIN_CHALLENGE};
-use crate::settings::{ChapAlgorithm, ChapPolicy};
+use crate::secret::ChapSecret;
+use crate::settings::{ChapAlgorithm, ChapDemand};
 use crate::text::{self, TextWriter};
 
 /// How far the authentication is.
@@ -21,7 +22,9 @@ enum Progress {
 /// The authentication of one login.
 #[derive(Debug)]
 pub(super) struct TargetAuthentication {
-    policy: Option<ChapPolicy>,
+    demand: Option<ChapDemand>,
+    /// The name of the account that the initiator has proved.
+    user: Option<String>,
     progress: Progress,
     id: u8,
     challenge: [u8; 32],
@@ -70,28 +73,33 @@ impl<'a> ChapPairs<'a> {
 impl TargetAuthentication {
     pub(super) fn new(random: &[u8; 33]) -> Self {
         let [id, challenge @ ..] = *random;
-        Self { policy: None, progress: Progress::Open, id, challenge }
+        Self { demand: None, user: None, progress: Progress::Open, id, challenge }
     }
 
     /// Sets what the initiator has to prove. `None` if the secrets of both ends are the same, which
     /// RFC 7143 9.2.1 forbids.
-    pub(super) fn set_policy(&mut self, policy: Option<ChapPolicy>) -> Option<()> {
-        let own = policy.as_ref().and_then(|policy| Some((policy, policy.target.as_ref()?)));
-        let same = own.is_some_and(|(policy, own)| {
-            chap::is_same_secret(&policy.initiator.secret, &own.secret)
+    pub(super) fn set_demand(&mut self, demand: Option<ChapDemand>) -> Option<()> {
+        let own = demand.as_ref().and_then(|demand| Some((demand, demand.target.as_ref()?)));
+        let same = own.is_some_and(|(demand, own)| {
+            demand.accounts.iter().any(|account| account.secret.is_same(&own.secret))
         });
-        self.policy = policy;
+        self.demand = demand;
         (!same).then_some(())
+    }
+
+    /// The name with which the initiator has proved itself.
+    pub(super) fn user(&self) -> Option<&str> {
+        self.user.as_deref()
     }
 
     /// Overwrites the secrets.
     pub(super) fn forget(&mut self) {
-        self.policy = None;
+        self.demand = None;
     }
 
     /// Whether the login may go on without the security stage, or has passed it.
     pub(super) fn may_be_skipped(&self) -> bool {
-        self.policy.is_none() || self.progress == Progress::Done
+        self.demand.is_none() || self.progress == Progress::Done
     }
 
     /// Whether the stage may end, if the initiator wants it to.
@@ -99,7 +107,7 @@ impl TargetAuthentication {
         match self.progress {
             Progress::Done => Ok(true),
             // RFC 7143 12: without an offer there is no authentication.
-            Progress::Open if self.policy.is_none() => Ok(true),
+            Progress::Open if self.demand.is_none() => Ok(true),
             Progress::Open if wanted => {
                 Err(LoginRefusal::authentication("it offered no method of authentication"))
             }
@@ -132,7 +140,7 @@ impl TargetAuthentication {
 
     /// RFC 7143 12: the method that the target wants.
     fn take_method(&mut self, methods: &str, out: &mut TextWriter) -> Result<(), LoginRefusal> {
-        let (wanted, progress) = match self.policy {
+        let (wanted, progress) = match self.demand {
             Some(_) => ("CHAP", Progress::Chap),
             None => ("None", Progress::Done),
         };
@@ -150,10 +158,10 @@ impl TargetAuthentication {
         list: Option<&str>,
         out: &mut TextWriter,
     ) -> Result<(), LoginRefusal> {
-        let (Some(list), Some(policy)) = (list, &self.policy) else {
+        let (Some(list), Some(demand)) = (list, &self.demand) else {
             return Err(LoginRefusal::breach("CHAP_A is missing"));
         };
-        let known = |code| policy.algorithms.iter().find(|known| known.code() == code);
+        let known = |code| demand.algorithms.iter().find(|known| known.code() == code);
         let Some(algorithm) = list.split(',').filter_map(text::number).find_map(known) else {
             return Err(LoginRefusal::authentication("it has no algorithm that is allowed"));
         };
@@ -170,22 +178,30 @@ impl TargetAuthentication {
         pairs: &ChapPairs<'_>,
         out: &mut TextWriter,
     ) -> Result<(), LoginRefusal> {
-        let (Some(name), Some(response), Some(policy)) = (pairs.name, pairs.response, &self.policy)
+        let (Some(name), Some(response), Some(demand)) = (pairs.name, pairs.response, &self.demand)
         else {
             return Err(LoginRefusal::breach("CHAP_N or CHAP_R is missing"));
         };
         let wrong = || LoginRefusal::authentication("its name or secret is wrong");
         let response = text::binary(response, MAX_BINARY).ok_or_else(wrong)?;
-        let secret = &policy.initiator.secret;
+        // Each name and one secret are compared in any case: the time does not tell what was wrong.
+        let nobody = ChapSecret::new(&self.challenge);
+        let mut found = None;
+        for account in &demand.accounts {
+            if chap::is_same(name.as_bytes(), account.name.as_bytes()) {
+                found = Some(account);
+            }
+        }
+        let secret = found.map_or(&nobody, |account| &account.secret);
         let right = chap::respond(algorithm, self.id, secret, &self.challenge);
-        // Both are compared in any case, so that the time does not tell which was wrong.
-        let same_name = chap::is_same(name.as_bytes(), policy.initiator.name.as_bytes());
-        if !(chap::is_same(&response, &right) & same_name) {
+        if !(chap::is_same(&response, &right) & found.is_some()) {
             return Err(wrong());
         }
+        let user = found.map(|account| account.name.clone());
         if pairs.id.or(pairs.challenge).is_some() {
             self.prove(algorithm, pairs, out)?;
         }
+        self.user = user;
         self.progress = Progress::Done;
         Ok(())
     }
@@ -206,7 +222,7 @@ impl TargetAuthentication {
         if challenge.len() < MIN_CHALLENGE || chap::is_same(&challenge, &self.challenge) {
             return Err(LoginRefusal::authentication("it sent the target's own challenge back"));
         }
-        let Some(own) = self.policy.as_ref().and_then(|policy| policy.target.as_ref()) else {
+        let Some(own) = self.demand.as_ref().and_then(|demand| demand.target.as_ref()) else {
             return Err(LoginRefusal::authentication("it wants a proof that the target has not"));
         };
         out.push("CHAP_N", &own.name);

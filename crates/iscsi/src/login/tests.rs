@@ -4,7 +4,8 @@ use crate::pdu::{Isid, LoginRequest, LoginResponse, LoginStatus, Stage};
 use crate::secret::ChapSecret;
 use crate::serial::SerialNumber;
 use crate::settings::{
-    ChapAccount, ChapAlgorithm, ChapPolicy, DigestPreference, KeySettings, SessionParameters,
+    ChapAccount, ChapAlgorithm, ChapDemand, ChapPolicy, DigestPreference, KeySettings,
+    SessionParameters,
 };
 use crate::text;
 
@@ -42,7 +43,7 @@ fn target() -> TargetLogin {
 }
 
 fn allow(chap: Option<ChapPolicy>) -> LoginAnswer {
-    LoginAnswer::Allow { chap, alias: Some("the disks".to_owned()) }
+    LoginAnswer::Allow { chap: chap.map(Into::into), alias: Some("the disks".to_owned()) }
 }
 
 fn request(current: Stage, transit: Option<Stage>, more: bool) -> LoginRequest {
@@ -214,6 +215,56 @@ fn wrong_secrets_and_names_are_refused() {
     };
 }
 
+/// Two users of one target: each has a secret of its own, and the shell learns who it was.
+#[test]
+fn each_user_has_a_secret() {
+    let mut demand = ChapDemand::from(policy(&ALL, true));
+    demand.accounts.push(account("bob", "another dozen bytes"));
+    let answer = LoginAnswer::Allow { chap: Some(demand), alias: None };
+    let outcome = |name: &str, secret: &str| {
+        let policy = ChapPolicy { initiator: account(name, secret), ..policy(&ALL, true) };
+        log_in(wishes(LoginStages::Both, Some(policy)), &answer)
+    };
+    for (name, secret) in [("alice", "correct horse battery"), ("bob", "another dozen bytes")] {
+        let outcome = outcome(name, secret).unwrap_or_else(|failure| panic!("{failure:?}"));
+        assert_eq!(outcome.target.info().and_then(|info| info.user.as_deref()), Some(name));
+    }
+    // Each way to be wrong is answered alike, that of a name that nobody has too.
+    let wrong = |name, secret| outcome(name, secret).err().expect("a refusal");
+    let first = wrong("alice", "another dozen bytes");
+    assert_eq!(first, wrong("bob", "correct horse battery"));
+    assert_eq!(first, wrong("carol", "correct horse battery"));
+    assert_eq!(first, wrong("", "another dozen bytes"));
+    // What an unknown user is compared with is no secret: it is the challenge.
+    let known = ChapSecret::new(&[3; 32]);
+    let response = crate::chap::respond(ChapAlgorithm::Sha256, 3, &known, &[3; 32]);
+    let proof = format!("CHAP_N=carol\0CHAP_R={}\0", text::hex(&response));
+    assert!(talk(&[NAMES, "CHAP_A=7\0", &proof]).is_err());
+}
+
+/// An initiator that knows the target's secret need not know its name.
+#[test]
+fn a_target_without_expected_name_is_known_by_its_secret() {
+    let mut ours = policy(&ALL, true);
+    ours.target.as_mut().expect("mutual").name.clear();
+    let theirs = allow(Some(policy(&ALL, true)));
+    assert!(log_in(wishes(LoginStages::Both, Some(ours.clone())), &theirs).is_ok());
+    ours.target = Some(account("", "guessed"));
+    assert!(log_in(wishes(LoginStages::Both, Some(ours)), &theirs).is_err());
+}
+
+/// What proved a user once proves nothing in another login.
+#[test]
+fn a_response_is_for_one_challenge() {
+    let secret = ChapSecret::new(b"correct horse battery");
+    for challenge in [[3; 32], [4; 32]] {
+        let response = crate::chap::respond(ChapAlgorithm::Sha256, 3, &secret, &challenge);
+        let proof = format!("CHAP_N=alice\0CHAP_R={}\0", text::hex(&response));
+        let taken = talk(&[NAMES, "CHAP_A=7\0", &proof]);
+        assert_eq!(taken.is_ok(), challenge == [3; 32], "the target's random bytes are 3");
+    }
+}
+
 #[test]
 fn equal_secrets_of_both_ends_are_refused() {
     let mut same = policy(&ALL, true);
@@ -284,7 +335,8 @@ fn rules_of_stages_are_kept() {
             let text = if number == 0 { names } else { b"" };
             result = target.handle(request, text).map(|_| ()).map_err(|refusal| refusal.status);
             if result.is_ok() && target.info().is_some() && number == 0 {
-                let open = LoginAnswer::Allow { chap: Some(policy(&ALL, false)), alias: None };
+                let open =
+                    LoginAnswer::Allow { chap: Some(policy(&ALL, false).into()), alias: None };
                 drop(target.answer(open));
             }
         }

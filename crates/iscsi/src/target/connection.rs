@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::config::TargetConfig;
+use super::counters::ConnectionCounters;
 use super::event::{CloseReason, TargetEvent, TaskId};
 use super::output_item::{AnswerOutput, OrderedOutput, R2tOutput, StatusOutput};
 use super::task::Task;
@@ -78,6 +79,7 @@ pub struct TargetConnection {
     pub(super) deadline: Duration,
     pub(super) last_heard: Duration,
     pub(super) ping: Option<(u32, Duration)>,
+    pub(super) counters: ConnectionCounters,
 }
 
 impl TargetConnection {
@@ -119,6 +121,7 @@ impl TargetConnection {
             deadline: now.saturating_add(config.login_timeout),
             last_heard: now,
             ping: None,
+            counters: ConnectionCounters::default(),
             config,
         }
     }
@@ -140,7 +143,11 @@ impl TargetConnection {
                     }
                 }
                 Ok(None) => {}
-                Err(error) => self.close(CloseReason::Peer(error)),
+                Err(error) => {
+                    let digest = matches!(error, ProtocolError::HeaderDigest);
+                    self.counters.digest_errors += u64::from(digest);
+                    self.close(CloseReason::Peer(error));
+                }
             }
         }
         if self.is_ending() {
@@ -171,6 +178,11 @@ impl TargetConnection {
     /// The agreed values; the RFC's defaults before the full feature phase.
     pub fn parameters(&self) -> &SessionParameters {
         &self.parameters
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> ConnectionCounters {
+        self.counters
     }
 
     /// Commands that are open.
@@ -243,6 +255,7 @@ impl TargetConnection {
 
     /// Queues a Reject.
     pub(super) fn reject(&mut self, bhs: Bhs, reason: RejectReason) {
+        self.counters.rejects += 1;
         self.answers.push_back(AnswerOutput::Reject(reason, bhs));
         self.events.push_back(TargetEvent::Rejected { opcode: bhs.opcode(), reason });
     }

@@ -24,6 +24,7 @@ impl TargetConnection {
                 return Ok(());
             }
         };
+        self.counters.digest_errors += u64::from(!data_is_sound);
         if !data_is_sound && !matches!(request, Request::DataOut(_)) {
             // RFC 7143 7.8: the PDU is discarded; its CmdSN is not used up, so it can come again.
             self.reject(bhs, RejectReason::DataDigestError);

@@ -64,6 +64,7 @@ impl TargetConnection {
     }
 
     fn emit_r2t(&mut self, r2t: &R2tOutput) -> Transmit {
+        self.counters.r2ts += 1;
         let Numbers { stat_sn, exp_cmd_sn, max_cmd_sn } = self.numbers(false);
         let response = Response::R2t(R2t {
             lun: r2t.lun,

@@ -33,7 +33,8 @@ fn log_in(ours: Option<ChapPolicy>, theirs: Option<ChapPolicy>) -> World {
     let config = initiator_config(&keys, LoginStages::Both);
     let config = InitiatorConfig { chap: ours, ..config };
     let mut world = World::new(5, config, target_config(&keys));
-    world.disk.answer = LoginAnswer::Allow { chap: theirs, alias: Some("the disks".to_owned()) };
+    let (chap, alias) = (theirs.map(Into::into), Some("the disks".to_owned()));
+    world.disk.answer = LoginAnswer::Allow { chap, alias };
     world.settle();
     world
 }

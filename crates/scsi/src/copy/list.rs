@@ -1,6 +1,6 @@
 //! The parameter list of EXTENDED COPY.
 
-use crate::id::LunNumber;
+use crate::id::{LunNumber, NexusId};
 use crate::inquiry::{naa, vendor_identifier};
 use crate::registry::Registrant;
 use crate::sense::{Sense, SenseCode, SenseKey};
@@ -36,7 +36,12 @@ pub(crate) struct CopyPlan {
 }
 
 /// Reads a list for a nexus, and checks that every segment can be copied.
-pub(crate) fn parse(state: &State, who: &Registrant, list: &[u8]) -> Result<CopyPlan, Sense> {
+pub(crate) fn parse(
+    state: &State,
+    nexus: NexusId,
+    who: &Registrant,
+    list: &[u8],
+) -> Result<CopyPlan, Sense> {
     let (targets, segments) = descriptors(list)?;
     let keep = match list[1] >> 3 & 3 {
         0 => Keep::Always,
@@ -57,7 +62,7 @@ pub(crate) fn parse(state: &State, who: &Registrant, list: &[u8]) -> Result<Copy
         }
     }
     let found: Vec<Option<LunNumber>> =
-        targets.iter().map(|target| resolve(state, target)).collect();
+        targets.iter().map(|target| resolve(state, nexus, target)).collect();
     let mut plan = Vec::new();
     let base = 16 + 32 * targets.len();
     let mut at = 0;
@@ -69,6 +74,9 @@ pub(crate) fn parse(state: &State, who: &Registrant, list: &[u8]) -> Result<Copy
             let lun = found.get(usize::from(index)).copied().flatten();
             let (lun, target) = lun.zip(target).ok_or(unreachable())?;
             let unit = state.units.get(&lun).ok_or(unreachable())?;
+            if writes && state.is_read_only(nexus, lun) {
+                return Err(aborted());
+            }
             usable(unit, target, who, writes).map(|()| (lun, unit))
         };
         let (from_lun, from_unit) = unit(from, false)?;
@@ -138,14 +146,15 @@ fn count(mut segments: &[u8]) -> usize {
 
 /// The unit that an identification descriptor names (SPC-4 6.4.4.4): by NAA or by vendor and serial
 /// number.
-fn resolve(state: &State, target: &[u8; 32]) -> Option<LunNumber> {
+fn resolve(state: &State, nexus: NexusId, target: &[u8; 32]) -> Option<LunNumber> {
     let value = target[8..28].get(..usize::from(target[7]))?;
     let matches = |unit: &LogicalUnit| match (target[4] & 0x0f, target[5] & 0x3f) {
         (1, 3) => naa(&unit.config) == value,
         (2, 1) => vendor_identifier(&state.config, &unit.config) == value,
         _ => false,
     };
-    state.units.iter().find(|(_, unit)| matches(unit)).map(|(lun, _)| *lun)
+    let sees = |lun| state.right(nexus, lun).is_some();
+    state.units.iter().find(|(lun, unit)| sees(**lun) && matches(unit)).map(|(lun, _)| *lun)
 }
 
 /// Whether a unit can be a copy's source or destination.
@@ -159,7 +168,7 @@ fn usable(
     let sound = unit.loaded
         && block == Some(u64::from(unit.config.block_size.bytes()))
         && unit.registry.admits(who, !writes)
-        && !(writes && (unit.config.read_only || unit.mode.write_protect));
+        && !(writes && unit.mode.write_protect);
     if sound { Ok(()) } else { Err(aborted()) }
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct CopyList;
 
 impl Work for CopyList {
     fn data_out(self: Box<Self>, call: &mut Call<'_>, list: Bytes) -> Planned {
-        let plan = parse(call.state, &call.registrant()?, &list)?;
+        let plan = parse(call.state, call.origin.nexus, &call.registrant()?, &list)?;
         let claims = plan.segments.iter().flat_map(|segment| {
             let (from, to) = (segment.from, segment.to);
             let read = Claim { lun: Some(from.0), range: from.1, hold: Hold::Shared };

@@ -7,7 +7,7 @@ use crate::{Hold, LunAddress, LunConfig, LunNumber, MediumError, NexusId};
 const OTHER: LunNumber = LunNumber::new(1).unwrap();
 
 /// A descriptor that names a unit as INQUIRY does.
-fn target(world: &mut World, lun: LunNumber, block: u16) -> Vec<u8> {
+pub(super) fn target(world: &mut World, lun: LunNumber, block: u16) -> Vec<u8> {
     let page = [0x12, 1, 0x83, 0, 255, 0];
     let page = world.run_at(A, LunAddress::Unit(lun), &page, &[], 255).good();
     let skipped = 4 + 4 + usize::from(page[7]);
@@ -19,7 +19,7 @@ fn target(world: &mut World, lun: LunNumber, block: u16) -> Vec<u8> {
 }
 
 /// A segment of blocks.
-fn segment(from: u8, to: u8, count: u16, from_lba: u64, to_lba: u64) -> Vec<u8> {
+pub(super) fn segment(from: u8, to: u8, count: u16, from_lba: u64, to_lba: u64) -> Vec<u8> {
     let mut descriptor = vec![2, 0, 0, 0x18, 0, from, 0, to, 0, 0];
     descriptor.extend(count.to_be_bytes());
     descriptor.extend(from_lba.to_be_bytes());
@@ -37,7 +37,7 @@ fn long_segment(bytes: u32, from_lba: u64, to_lba: u64, offset: u8) -> Vec<u8> {
     descriptor
 }
 
-fn list(head: [u8; 2], targets: &[Vec<u8>], segments: &[Vec<u8>]) -> Vec<u8> {
+pub(super) fn list(head: [u8; 2], targets: &[Vec<u8>], segments: &[Vec<u8>]) -> Vec<u8> {
     let (targets, segments) = (targets.concat(), segments.concat());
     let mut list = head.to_vec();
     list.extend((targets.len() as u16).to_be_bytes());
@@ -47,7 +47,7 @@ fn list(head: [u8; 2], targets: &[Vec<u8>], segments: &[Vec<u8>]) -> Vec<u8> {
     [list, targets, segments].concat()
 }
 
-fn copy(world: &mut World, list: &[u8]) -> Outcome {
+pub(super) fn copy(world: &mut World, list: &[u8]) -> Outcome {
     let mut cdb = [0; 16];
     cdb[0] = 0x83;
     cdb[10..14].copy_from_slice(&(list.len() as u32).to_be_bytes());
@@ -60,7 +60,7 @@ fn results(world: &mut World, nexus: NexusId, action: u8, id: u8) -> Outcome {
 }
 
 /// A world with a second unit, of the same block size or a larger one.
-fn pair(other: LunConfig) -> World {
+pub(super) fn pair(other: LunConfig) -> World {
     let mut world = World::new(config());
     world.add(OTHER, LunConfig { serial: "serial-1".to_owned(), identifier: 101, ..other });
     world.run(A, &[0; 6], &[], 0).bad(6, 0x3f0e);

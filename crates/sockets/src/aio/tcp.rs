@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr};
+use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -11,6 +12,7 @@ use abi::{Errno, Family, ShutdownHow, SocketKind};
 use futures_io::{AsyncRead, AsyncWrite};
 
 use super::reactor::{Interest, Reactor};
+use crate::memory::TxSlice;
 use crate::request::{Reply, Request};
 use crate::socket::{RecvFlags, SendFlags, Socket};
 use crate::wait::Wait;
@@ -129,6 +131,17 @@ impl AsyncTcpStream {
         let socket = &self.0.socket;
         self.0.call(Request::set_option(socket, IPPROTO_TCP, TCP_NODELAY, &value)).await?;
         Ok(())
+    }
+
+    /// Sends slices of areas without a copy, as soon as there is room for them. Returns their
+    /// numbers. Dropping the future sends nothing, or all.
+    ///
+    /// # Errors
+    /// As [`Socket::send_slices`].
+    pub async fn send_slices(&self, slices: &[TxSlice]) -> io::Result<Range<u64>> {
+        let socket = &self.0.socket;
+        let send = || socket.send_slices(slices, SendFlags::default(), None, Wait::No);
+        poll_fn(|context| self.0.poll(Interest::Write, context, send)).await
     }
 
     /// The socket underneath; options and addresses are its, and waited for.

@@ -16,6 +16,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use scsi::{Allocation, ByteRange, Extent, ExtentState, MediumError};
 
+use super::resize_error::ResizeVolumeError;
 use crate::memory::{AlignedMemory, aligned};
 use crate::ring::Ring;
 
@@ -56,6 +57,8 @@ pub(super) struct FileVolume {
     size: u64,
     /// Holes can be made.
     thin: bool,
+    device: bool,
+    read_only: bool,
 }
 
 impl FileVolume {
@@ -100,11 +103,38 @@ impl FileVolume {
         if size < u64::from(block_size) {
             return Err(OpenError::TooSmall { path: path.into(), size, block_size });
         }
-        Ok(Self { file: Rc::new(file), ring, size, thin: !read_only })
+        Ok(Self { file: Rc::new(file), ring, size, thin: !read_only, device, read_only })
     }
 
+    /// Bytes when it was opened.
     pub(super) fn size(&self) -> u64 {
         self.size
+    }
+
+    /// The size that it would get: the wanted one, or the one that it has now.
+    ///
+    /// # Errors
+    /// It cannot be given a size, or the system does not tell it.
+    pub(super) fn size_for(&self, wanted: Option<u64>) -> Result<u64, ResizeVolumeError> {
+        match wanted {
+            Some(_) if self.device => Err(ResizeVolumeError::Device),
+            Some(_) if self.read_only => Err(ResizeVolumeError::ReadOnly),
+            Some(size) => Ok(size),
+            None => {
+                let end = rustix::fs::seek(&*self.file, SeekFrom::End(0));
+                end.map_err(|errno| ResizeVolumeError::System(errno.into()))
+            }
+        }
+    }
+
+    /// Gives the file that many bytes. Freeing many extents takes time, so another thread does it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) async fn truncate(&self, size: u64) -> io::Result<()> {
+        let file = self.file.try_clone()?;
+        let truncate = move || rustix::fs::ftruncate(&file, size).map_err(io::Error::from);
+        tokio::task::spawn_blocking(truncate).await.map_err(io::Error::other)?
     }
 
     pub(super) fn is_thin(&self) -> bool {

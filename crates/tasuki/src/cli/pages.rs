@@ -7,13 +7,16 @@ use clap::CommandFactory;
 use super::{Cli, ENVIRONMENT};
 use crate::exit;
 
-const OPTIONS: &str = include_str!("../../../../docs/reference/options.md");
+const OPTIONS: &str = concat!(
+    include_str!("../../../../docs/reference/options.md"),
+    include_str!("../../../../docs/reference/options-storage.md")
+);
 const EXIT_CODES: &str = include_str!("../../../../docs/reference/exit-codes.md");
 const VARIABLES: &str = include_str!("../../../../docs/reference/environment.md");
 
-/// The section of the options that two commands share.
-const SHARED: &str = "Options of an instance";
-const SHARING: [&str; 2] = ["run", "up"];
+/// Sections of options that two commands share.
+const SHARED: [(&str, [&str; 2]); 2] =
+    [("Options of an instance", ["run", "up"]), ("Credentials", ["target", "disk"])];
 /// Commands whose section refers to another one's.
 const AS_ADDR: [&str; 2] = ["route", "neigh"];
 
@@ -54,15 +57,14 @@ fn options_of(command: &clap::Command) -> BTreeSet<String> {
 
 #[test]
 fn the_page_of_options_has_all_of_them() {
-    let shared = options_in(section(OPTIONS, SHARED).expect("options of an instance"));
     for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
         let name = command.get_name();
         let own = section(OPTIONS, &format!("`tasuki {name}`"))
             .unwrap_or_else(|| panic!("options.md has no section `tasuki {name}`"));
-        assert!(OPTIONS.contains(&format!("(#tasuki-{name})")), "{name} is not in the first table");
+        assert!(OPTIONS.contains(&format!("#tasuki-{name})")), "{name} is not in the first table");
         let mut listed = options_in(own);
-        if SHARING.contains(&name) {
-            listed.extend(shared.clone());
+        for (title, _) in SHARED.iter().filter(|(_, sharing)| sharing.contains(&name)) {
+            listed.extend(options_in(section(OPTIONS, title).expect("a section that is shared")));
         }
         if AS_ADDR.contains(&name) {
             listed = options_in(section(OPTIONS, "`tasuki addr`").expect("tasuki addr"));

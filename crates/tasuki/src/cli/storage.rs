@@ -5,20 +5,22 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use storage::{DiskUrl, LunDefinition, PORT};
+use storage::{DiskUrl, LunDefinition, parse_size};
 
+use super::CredentialArgs;
 use super::luks::{LuksArgs, LuksFormatArgs};
 use crate::runtime_dir::InstanceName;
 
 /// Serve disks over iSCSI
 ///
 /// A target is a process of its own on a running instance. Its logical units are files, block
-/// devices or memory; any iSCSI initiator can use them.
+/// devices or memory. Sealed sessions are with `tasuki disk`; any iSCSI initiator can use a portal
+/// that is plain.
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
-  tasuki target up disks --plain --lun file:/srv/a.img
+  tasuki target up disks --lun file:/srv/a.img
   tasuki target ls --json | jq '.[].luns'
   tasuki target down disks")]
 pub(crate) struct TargetArgs {
@@ -35,6 +37,9 @@ pub(crate) enum TargetCommand {
     Down(TargetNameArgs),
     Add(TargetLunArgs),
     Remove(TargetUnitArgs),
+    /// Change the keys of all sealed sessions of a target now
+    Rekey(TargetNameArgs),
+    Resize(TargetResizeArgs),
     /// Show targets and their logical units
     Ls(TargetPsArgs),
     /// Show the sessions of targets
@@ -43,34 +48,48 @@ pub(crate) enum TargetCommand {
 
 /// Start a target
 ///
+/// Sessions are sealed, unless --tls or --plain is given: a portal speaks one of these and nothing
+/// else. Sealed sessions are with initiators whose keys are known, see `tasuki key`.
+///
 /// Returns when initiators can connect; the target then runs in the background until `tasuki target
 /// down` or the end of its instance. Messages go to NAME.target.log beside the instance's socket.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  tasuki target up disks --plain --lun file:/srv/a.img
-  tasuki target up disks --plain --lun block:/dev/vg/a --lun file:/srv/b.img,ro --net web
-  tasuki target up scratch --plain --lun memory:1G,block=4096")]
+  tasuki target up disks --lun file:/srv/a.img
+  tasuki target up disks --lun block:/dev/vg/a --lun file:/srv/b.img,ro --net web
+  tasuki target up disks --tls --cert host.pem --key host.key --ca ca.pem --lun file:/srv/a.img
+  tasuki target up scratch --plain --lun memory:1G,block=4096
+  tasuki target up -f /etc/tasuki/disks.toml")]
 pub(crate) struct TargetUpArgs {
-    /// Name of the target: a-z, 0-9 and -, at most 32
-    #[arg(value_name = "NAME")]
-    pub(crate) name: InstanceName,
+    /// Name of the target: a-z, 0-9 and -, at most 32 [default: that of the file, without .toml]
+    #[arg(value_name = "NAME", required_unless_present = "config")]
+    pub(crate) name: Option<InstanceName>,
+    /// Read the configuration from FILE (TOML): units, users, who may use which; options win
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// A logical unit, the first is LUN 0: file:PATH, block:PATH, memory:SIZE or null:SIZE, with
-    /// options after commas: ro, removable, writethrough, block=4096, serial=TEXT
-    #[arg(long = "lun", value_name = "VOLUME[,OPTION...]", required = true)]
+    /// options after commas: ro, removable, writethrough, block=4096, serial=TEXT; instead of those
+    /// of the file
+    #[arg(long = "lun", value_name = "VOLUME[,OPTION...]", required_unless_present = "config")]
     pub(crate) luns: Vec<LunDefinition>,
-    /// Accept initiators without encryption or authentication
+    /// Accept initiators without encryption or authentication, instead of sealed ones
     #[arg(long)]
     pub(crate) plain: bool,
+    /// Accept initiators by TLS 1.3, instead of sealed ones
+    #[arg(long, conflicts_with = "plain")]
+    pub(crate) tls: bool,
+    #[command(flatten)]
+    pub(crate) credentials: CredentialArgs,
     /// The instance [default: the one that runs]
     #[arg(long, value_name = "NAME")]
     pub(crate) net: Option<InstanceName>,
     /// Listen at this address of the instance [default: all]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) address: Option<IpAddr>,
-    /// Listen at this port
-    #[arg(long, value_name = "PORT", default_value_t = PORT)]
-    pub(crate) port: u16,
+    /// Listen at this port [default: 3260]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
     /// iSCSI name of the target [default: iqn.2026-11.tasuki:NAME]
     #[arg(long, value_name = "IQN")]
     pub(crate) iqn: Option<String>,
@@ -122,6 +141,28 @@ pub(crate) struct TargetUnitArgs {
     pub(crate) lun: u16,
 }
 
+/// Change the size of a logical unit of a running target
+///
+/// With SIZE a file grows or shrinks; what is behind the new end is lost. Without SIZE the unit
+/// gets the size that its file or block device has now. Commands that are under way end before,
+/// and initiators learn it by a unit attention.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tasuki target resize disks 0 2G
+  lvextend -L 2G vg/a && tasuki target resize disks 1")]
+pub(crate) struct TargetResizeArgs {
+    /// Name of the target
+    #[arg(value_name = "NAME")]
+    pub(crate) name: InstanceName,
+    /// Number of the unit
+    #[arg(value_name = "LUN")]
+    pub(crate) lun: u16,
+    /// Its bytes, or with K, M, G or T; a whole number of blocks
+    #[arg(value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct TargetPsArgs {
     /// Print JSON: an array with one object per target
@@ -137,12 +178,29 @@ pub(crate) struct TargetPsArgs {
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
-  tasuki disk ls iscsi://10.9.0.2/
-  tasuki disk mount iscsi://10.9.0.2/iqn.2026-11.tasuki:disks/0 /mnt/a
-  tasuki disk copy big.img iscsi://10.9.0.2/iqn.2026-11.tasuki:disks/0 --progress")]
+  tasuki disk ls iscsi+sealed://10.9.0.2/
+  tasuki disk mount iscsi+sealed://10.9.0.2/iqn.2026-11.tasuki:disks/0 /mnt/a
+  tasuki disk copy big.img iscsi+sealed://10.9.0.2/iqn.2026-11.tasuki:disks/0 --progress")]
 pub(crate) struct DiskArgs {
     #[command(subcommand)]
     pub(crate) command: DiskCommand,
+}
+
+/// How this initiator and the target prove who they are (CHAP)
+///
+/// Secrets are in files, which belong to root or this user and which nobody else can read.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "CHAP")]
+pub(crate) struct ChapArgs {
+    /// Prove to be this user
+    #[arg(long, value_name = "NAME", requires = "secret_file")]
+    pub(crate) user: Option<String>,
+    /// By the secret in this file
+    #[arg(long, value_name = "FILE", requires = "user")]
+    pub(crate) secret_file: Option<PathBuf>,
+    /// The target has to prove that it knows the secret in this file
+    #[arg(long, value_name = "FILE", requires = "user")]
+    pub(crate) target_secret_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -153,18 +211,33 @@ pub(crate) enum DiskCommand {
     Format(DiskFormatArgs),
 }
 
+/// How a session with a target is made.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DiskAccessArgs {
+    /// iSCSI name of this initiator [default: one with the machine's id]
+    #[arg(long, value_name = "IQN")]
+    pub(crate) initiator: Option<String>,
+    /// Trust the key of a target that is not known yet, and keep it
+    #[arg(long)]
+    pub(crate) accept_new: bool,
+    #[command(flatten)]
+    pub(crate) chap: ChapArgs,
+    #[command(flatten)]
+    pub(crate) credentials: CredentialArgs,
+}
+
 /// Show targets and logical units, as iscsi-ls does
 #[derive(Debug, Args)]
 pub(crate) struct DiskLsArgs {
-    /// iscsi://ADDRESS, with :PORT, /TARGET and /LUN if wanted
+    /// iscsi+sealed://ADDRESS, iscsi+tls://ADDRESS or iscsi://ADDRESS (plain), with :PORT, /TARGET
+    /// and /LUN if wanted
     #[arg(value_name = "URL")]
     pub(crate) url: DiskUrl,
     /// The instance [default: the one that runs]
     #[arg(long, value_name = "NAME")]
     pub(crate) net: Option<InstanceName>,
-    /// iSCSI name of this initiator [default: one with the machine's id]
-    #[arg(long, value_name = "IQN")]
-    pub(crate) initiator: Option<String>,
+    #[command(flatten)]
+    pub(crate) access: DiskAccessArgs,
     /// Print JSON: an array with one object per unit
     #[arg(long)]
     pub(crate) json: bool,
@@ -175,10 +248,10 @@ pub(crate) struct DiskLsArgs {
 /// A file is made, or emptied before. All is on stable storage when the command returns.
 #[derive(Debug, Args)]
 pub(crate) struct DiskCopyArgs {
-    /// A file, or iscsi://ADDRESS/TARGET/LUN
+    /// A file, or iscsi+sealed://ADDRESS/TARGET/LUN, or the same with iscsi+tls or iscsi (plain)
     #[arg(value_name = "FROM")]
     pub(crate) from: OsString,
-    /// A file, or iscsi://ADDRESS/TARGET/LUN
+    /// A file, or iscsi+sealed://ADDRESS/TARGET/LUN, or the same with iscsi+tls or iscsi (plain)
     #[arg(value_name = "TO")]
     pub(crate) to: OsString,
     /// Show the progress, also where standard error is no terminal
@@ -196,9 +269,8 @@ pub(crate) struct DiskSessionArgs {
     /// The instance [default: the one that runs]
     #[arg(long, value_name = "NAME")]
     pub(crate) net: Option<InstanceName>,
-    /// iSCSI name of this initiator [default: one with the machine's id]
-    #[arg(long, value_name = "IQN")]
-    pub(crate) initiator: Option<String>,
+    #[command(flatten)]
+    pub(crate) access: DiskAccessArgs,
     /// Fail when the target has been away for so long [default: wait for it]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) give_up: Option<u32>,
@@ -213,11 +285,11 @@ pub(crate) struct DiskSessionArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  tasuki disk mount iscsi://10.9.0.2/iqn.2026-11.tasuki:disks/0 /mnt/a
+  tasuki disk mount iscsi+sealed://10.9.0.2/iqn.2026-11.tasuki:disks/0 /mnt/a
   losetup --direct-io=on --find --show /mnt/a/disk
   umount /mnt/a")]
 pub(crate) struct DiskMountArgs {
-    /// iscsi://ADDRESS/TARGET/LUN
+    /// iscsi+sealed://ADDRESS/TARGET/LUN, or the same with iscsi+tls or iscsi (plain)
     #[arg(value_name = "URL")]
     pub(crate) url: DiskUrl,
     /// A directory or a regular file

@@ -1,5 +1,7 @@
 //! `tasuki disk`: logical units of iSCSI targets, from an instance.
 
+mod access;
+mod identity;
 mod luks;
 mod mount;
 mod passphrase;
@@ -8,6 +10,7 @@ mod session;
 use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -15,8 +18,9 @@ use storage::{
     CopyEnd, CopyError, DiskError, DiskUrl, Initiator, InitiatorError, IscsiName, UrlError, copy,
 };
 
+use self::access::DiskAccess;
 use self::luks::Encryption;
-use self::session::{DiskPlace, failure, initiator_name, on_instance};
+use self::session::{DiskPlace, on_instance};
 use super::{print, print_json, table};
 use crate::cli::{DiskArgs, DiskCommand, DiskCopyArgs, DiskLsArgs};
 use crate::exit::{Code, Failure};
@@ -46,8 +50,8 @@ struct UnitRow {
 }
 
 fn list(args: &DiskLsArgs) -> Result<u8, Failure> {
-    let name = initiator_name(args.initiator.as_deref())?;
-    let rows = on_instance(args.net.as_ref(), units(&args.url, &name))??;
+    let access = DiskAccess::new(&args.access)?;
+    let rows = on_instance(args.net.as_ref(), units(&args.url, &access))??;
     if args.json {
         print_json(&rows)?;
         return Ok(0);
@@ -62,24 +66,22 @@ fn list(args: &DiskLsArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-async fn units(url: &DiskUrl, name: &IscsiName) -> Result<Vec<UnitRow>, Failure> {
+async fn units(url: &DiskUrl, access: &DiskAccess) -> Result<Vec<UnitRow>, Failure> {
     let targets = match &url.target {
         Some(target) => vec![target.clone()],
         None => {
-            let portal =
-                Initiator::connect(url.portal, name, None).await.map_err(|e| failure(&e))?;
-            let found = portal.targets().await.map_err(|error| failure(&error))?;
+            let portal = access.connect(url, None).await?;
+            let found = portal.targets().await.map_err(|error| access.failure(&error))?;
             portal.logout().await;
             found.into_iter().map(|target| target.name).collect()
         }
     };
     let mut rows = Vec::new();
     for target in targets {
-        let session = Initiator::connect(url.portal, name, Some(&target)).await;
-        let session = session.map_err(|error| failure(&error))?;
+        let session = access.connect(url, Some(&target)).await?;
         let listed = units_of(&session, url, &target, &mut rows).await;
         session.logout().await;
-        listed.map_err(|error| failure(&error))?;
+        listed.map_err(|error| access.failure(&error))?;
     }
     Ok(rows)
 }
@@ -92,7 +94,7 @@ async fn units_of(
 ) -> Result<(), InitiatorError> {
     for lun in session.luns().await?.into_iter().filter(|lun| url.lun.is_none_or(|it| it == *lun)) {
         let capacity = session.capacity(lun).await?;
-        let unit = DiskUrl { portal: url.portal, target: Some(target.clone()), lun: Some(lun) };
+        let unit = DiskUrl { target: Some(target.clone()), lun: Some(lun), ..url.clone() };
         rows.push(UnitRow {
             target: target.to_string(),
             lun,
@@ -106,15 +108,17 @@ async fn units_of(
 }
 
 fn copy_disk(args: &DiskCopyArgs) -> Result<u8, Failure> {
-    let (from, to) = (PlaceOfDisk::parse(args, &args.from)?, PlaceOfDisk::parse(args, &args.to)?);
+    let access = Rc::new(DiskAccess::new(&args.session.access)?);
+    let place = |word| PlaceOfDisk::parse(args, &access, word);
+    let (from, to) = (place(&args.from)?, place(&args.to)?);
     if args.luks.luks && !from.is_unit() && !to.is_unit() {
         return Err(Failure::new(Code::Usage, "--luks is for units, and both ends are files"));
     }
     let encryption = Encryption::new(&args.luks)?;
     let copied = async {
-        let from = from.open(&encryption, true).await?;
-        let to = to.open(&encryption, false).await?;
-        let size = from.size().map_err(|error| copy_failure(&error))?;
+        let from = from.open(&access, &encryption, true).await?;
+        let to = to.open(&access, &encryption, false).await?;
+        let size = from.size().map_err(|error| copy_failure(&access, &error))?;
         let bar = progress_bar(args.progress, size);
         let shown = bar.clone();
         let copied = copy(&from, &to, move |bytes| shown.set_position(bytes)).await;
@@ -124,14 +128,14 @@ fn copy_disk(args: &DiskCopyArgs) -> Result<u8, Failure> {
                 disk.close().await;
             }
         }
-        copied.map_err(|error| copy_failure(&error))
+        copied.map_err(|error| copy_failure(&access, &error))
     };
     on_instance(args.session.net.as_ref(), copied)?.map(|_| 0)
 }
 
-fn copy_failure(error: &CopyError) -> Failure {
+fn copy_failure(access: &DiskAccess, error: &CopyError) -> Failure {
     match error {
-        CopyError::Unit(DiskError::Unit(error)) => failure(error),
+        CopyError::Unit(DiskError::Unit(error)) => access.failure(error),
         CopyError::Unit(_) => Failure::new(Code::Internal, error.to_string()),
         CopyError::File { .. } => Failure::new(Code::Output, error.to_string()),
         CopyError::TooSmall { .. } | CopyError::SameFile(_) => {
@@ -156,28 +160,33 @@ enum PlaceOfDisk {
 }
 
 impl PlaceOfDisk {
-    fn parse(args: &DiskCopyArgs, word: &OsStr) -> Result<Self, Failure> {
+    fn parse(args: &DiskCopyArgs, access: &Rc<DiskAccess>, word: &OsStr) -> Result<Self, Failure> {
         let Some(text) = word.to_str().filter(|text| text.contains("://")) else {
             return Ok(Self::File(word.into()));
         };
         let url: DiskUrl =
             text.parse().map_err(|error: UrlError| Failure::new(Code::Usage, error.to_string()))?;
-        Ok(Self::Unit(DiskPlace::new(&url, &args.session)?))
+        Ok(Self::Unit(DiskPlace::new(&url, access, args.session.give_up)?))
     }
 
     fn is_unit(&self) -> bool {
         matches!(self, Self::Unit(_))
     }
 
-    async fn open(&self, encryption: &Encryption, source: bool) -> Result<CopyEnd, Failure> {
+    async fn open(
+        &self,
+        access: &DiskAccess,
+        encryption: &Encryption,
+        source: bool,
+    ) -> Result<CopyEnd, Failure> {
         let end = match self {
             Self::File(path) if source => CopyEnd::source(path),
             Self::File(path) => CopyEnd::destination(path),
             Self::Unit(place) => {
-                let unit = place.open().await.map_err(|error| failure(&error))?;
-                return encryption.open(unit).await.map(CopyEnd::Unit);
+                let disk = encryption.open(place.open().await?, access).await?;
+                return Ok(CopyEnd::Unit(disk));
             }
         };
-        end.map_err(|error| copy_failure(&error))
+        end.map_err(|error| copy_failure(access, &error))
     }
 }

@@ -6,6 +6,7 @@
 
 mod prometheus;
 mod sample;
+mod targets;
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -94,13 +95,15 @@ fn ask(operator: &mut Operator, patterns: &[Pattern]) -> Result<Sample, Failure>
     let InstanceStatus { instance, pools, counters, histograms, .. } = status(operator)?;
     let wanted = |name: &str| patterns.is_empty() || patterns.iter().any(|p| p.fits(name));
     let pools = if patterns.is_empty() { pools } else { Vec::new() };
+    let targets = targets::samples(&instance, wanted);
     let sample = Sample {
         instance,
         counters: counters.into_iter().filter(|(name, _)| wanted(name)).collect(),
         histograms: histograms.into_iter().filter(|histogram| wanted(&histogram.name)).collect(),
         pools: pools.into_iter().map(|pool| (pool.name, pool.pages, pool.free)).collect(),
+        targets,
     };
-    if sample.counters.is_empty() && sample.histograms.is_empty() {
+    if sample.counters.is_empty() && sample.histograms.is_empty() && sample.targets.is_empty() {
         let sentence = "no counter is called so; `tasuki stats -z` shows the names of all";
         return Err(Failure::new(Code::Usage, sentence));
     }
@@ -123,44 +126,76 @@ fn json(sample: &Sample) -> serde_json::Value {
         "instance": sample.instance,
         "counters": sample.counters,
         "histograms": sample.histograms,
+        "targets": sample.targets,
     })
 }
 
-/// Counters under their layers' titles. Those that are 0 are left out unless requested.
+/// Counters under their layers' titles, then those of each target and unit. Those that are 0 are
+/// left out unless requested.
 fn text(sample: &Sample, args: &StatsArgs, interval: Option<Duration>) -> String {
     let mut text = match interval {
         None => format!("{}: since its start\n", sample.instance),
         Some(interval) => format!("{}: in {} s\n", sample.instance, interval.as_secs_f64()),
     };
-    for layer in layers() {
-        let mut rows = Vec::new();
-        for (name, meaning) in layer.rows {
+    let layers = layers();
+    for layer in &layers {
+        let own = layer.rows.iter().filter_map(|&(name, meaning)| {
             let histogram = sample.histograms.iter().find(|one| one.name == name);
-            let value = match (sample.counters.get(name), histogram) {
-                (Some(&value), _) if value > 0 || args.zeros => value.to_string(),
-                (_, Some(histogram)) if histogram.count() > 0 || args.zeros => sizes(histogram),
-                _ => continue,
-            };
-            let mut row = vec![format!("  {name}")];
-            // Numbers stand under each other, with their rates per second beside them.
-            row.push(value);
-            if let (Some(interval), Some(&value)) = (interval, sample.counters.get(name)) {
-                let rate = (!is_gauge(name)).then(|| value as f64 / interval.as_secs_f64());
-                row.push(rate.map_or(String::new(), |rate| format!("{rate:.1}/s")));
-            }
-            if args.verbose {
-                row.push(meaning.to_owned());
-            }
-            rows.push(row);
-        }
-        if !rows.is_empty() {
-            let right =
-                [false, sample.counters.contains_key(rows[0][0].trim()), interval.is_some()];
-            // Writing to a string does not fail.
-            let _ = write!(text, "{}\n{}", layer.title, table(&rows, &right));
-        }
+            let sizes = histogram.map(|histogram| (histogram.count(), sizes(histogram)));
+            let counter = sample.counters.get(name).copied();
+            row(name, meaning, (counter, sizes), args, interval)
+        });
+        add_table(&mut text, layer.title, own.collect(), interval);
+    }
+    for target in &sample.targets {
+        let rows = layers.iter().flat_map(|layer| &layer.rows).filter_map(|&(name, meaning)| {
+            let histogram = target.histograms.iter().find(|one| one.name == name);
+            let latencies = histogram.map(|one| (targets::count(one), targets::latencies(one)));
+            let counter = target.counters.get(name).copied();
+            row(name, meaning, (counter, latencies), args, interval)
+        });
+        add_table(&mut text, &target.title(), rows.collect(), interval);
     }
     text
+}
+
+/// The row of a counter, or of a histogram with its count and its text; and whether it is a
+/// counter's.
+fn row(
+    name: &str,
+    meaning: &str,
+    (counter, histogram): (Option<u64>, Option<(u64, String)>),
+    args: &StatsArgs,
+    interval: Option<Duration>,
+) -> Option<(Vec<String>, bool)> {
+    let value = match (counter, histogram) {
+        (Some(value), _) if value > 0 || args.zeros => value.to_string(),
+        (_, Some((count, text))) if count > 0 || args.zeros => text,
+        _ => return None,
+    };
+    let mut row = vec![format!("  {name}"), value];
+    // Numbers stand under each other, with their rates per second beside them.
+    if let (Some(interval), Some(value)) = (interval, counter) {
+        let rate = (!is_gauge(name)).then(|| value as f64 / interval.as_secs_f64());
+        row.push(rate.map_or(String::new(), |rate| format!("{rate:.1}/s")));
+    }
+    if args.verbose {
+        row.push(meaning.to_owned());
+    }
+    Some((row, counter.is_some()))
+}
+
+/// A title with its rows; nothing without rows.
+fn add_table(
+    text: &mut String,
+    title: &str,
+    rows: Vec<(Vec<String>, bool)>,
+    interval: Option<Duration>,
+) {
+    let Some(&(_, counters)) = rows.first() else { return };
+    let (rows, _): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+    // Writing to a string does not fail.
+    let _ = write!(text, "{title}\n{}", table(&rows, &[false, counters, interval.is_some()]));
 }
 
 /// A histogram in a line: how many, their mean, and how many of each size.

@@ -4,23 +4,24 @@
 //! those of instances ([`control`]).
 
 mod control;
+mod settings;
 
-use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use storage::{
-    AUTHORITY, DeviceError, LunNumber, OpenError, ServeError, TargetDefinition, TargetStatus,
-};
+use rustix::process::DumpableBehavior;
+use storage::{DeviceError, OpenError, PortalTransport, ServeError};
 
+pub(crate) use self::control::TargetReport;
 use self::control::{Reply, Request, ask};
+use self::settings::TargetSettings;
 use super::background::{self, Ready};
 use super::{print, print_json, table};
 use crate::cli::{
     TargetArgs, TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs, TargetUpArgs,
 };
 use crate::exit::{self, Code, Failure};
-use crate::operator::join;
-use crate::runtime_dir::{InstanceName, RuntimeDir, SocketFile};
+use crate::operator::join_named;
+use crate::runtime_dir::{RuntimeDir, SocketFile};
 
 /// How long a target may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -38,6 +39,11 @@ pub(crate) fn target(args: &TargetArgs) -> Result<u8, Failure> {
             let request = Request::RemoveLun { lun: remove.lun };
             ask(&remove.name, &request)?.done()
         }
+        TargetCommand::Rekey(rekey) => ask(&rekey.name, &Request::Rekey)?.done(),
+        TargetCommand::Resize(resize) => {
+            let request = Request::ResizeLun { lun: resize.lun, bytes: resize.size };
+            ask(&resize.name, &request)?.done()
+        }
         TargetCommand::Ls(ls) => list(ls, false),
         TargetCommand::Ps(ps) => list(ps, true),
     }
@@ -45,55 +51,48 @@ pub(crate) fn target(args: &TargetArgs) -> Result<u8, Failure> {
 
 fn begin(args: &TargetUpArgs) -> Result<u8, Failure> {
     if let Some(log) = background::log_path() {
-        return background::work(&log, |ready| serve(args, ready));
+        return background::work(&log, |ready| serve(TargetSettings::new(args)?, ready));
     }
-    if !args.plain {
-        let sentence = "a target has sealed portals by default, and this version has none yet: say \
-                        --plain for one that anybody's initiator can use, without encryption";
-        return Err(Failure::new(Code::Unsupported, sentence));
+    // Here, so that what is wrong with rules and keys is said at once, and a new key is told.
+    let settings = TargetSettings::new(args)?;
+    let name = settings.name.clone();
+    if matches!(settings.definition.transport, PortalTransport::Plain) {
+        exit::say(format_args!(
+            "tasuki: target {name} is plain: who sees its packets can read and change the data"
+        ));
+        if settings.definition.access.is_open() {
+            exit::say(format_args!(
+                "tasuki: target {name} is open: whoever reaches its portal may use it; a \
+                 configuration file can say who may"
+            ));
+        }
     }
-    exit::say(format_args!(
-        "tasuki: target {} is plain: who sees its packets can read and change the data",
-        args.name
-    ));
     if args.foreground {
-        return serve(args, Box::new(background::notify));
+        return serve(settings, Box::new(background::notify));
     }
-    if ask(&args.name, &Request::Status).is_ok() {
-        let name = &args.name;
+    if ask(&name, &Request::Status).is_ok() {
         let sentence =
             format!("target {name} is already running; end it with `tasuki target down {name}`");
         return Err(Failure::new(Code::AlreadyRunning, sentence));
     }
-    background::detach(RuntimeDir::make()?.make_log(&format!("{}.target", args.name))?)
+    background::detach(RuntimeDir::make()?.make_log(&format!("{name}.target"))?)
 }
 
-/// The definition that the options make.
-fn definition(args: &TargetUpArgs) -> Result<TargetDefinition, Failure> {
-    let luns = args.luns.iter().enumerate().map(|(number, lun)| {
-        let number = u16::try_from(number).ok().and_then(LunNumber::new);
-        number.map(|number| (number, lun.clone()))
-    });
-    let luns: Option<_> = luns.collect();
-    let luns = luns.ok_or_else(|| Failure::new(Code::Usage, "there are too many --lun"))?;
-    let name = args.iqn.clone().unwrap_or_else(|| format!("{AUTHORITY}:{}", args.name));
-    let name = name.parse().map_err(|error| {
-        Failure::new(Code::Usage, format!("`{name}` is no name of an iSCSI target: {error}"))
-    })?;
-    let portal = SocketAddr::new(args.address.unwrap_or(Ipv6Addr::UNSPECIFIED.into()), args.port);
-    Ok(TargetDefinition { name, luns, portal, state: args.state.clone() })
-}
-
-fn serve(args: &TargetUpArgs, ready: Ready) -> Result<u8, Failure> {
-    let client = join(args.net.as_ref())?;
-    let definition = definition(args)?;
+fn serve(settings: TargetSettings, ready: Ready) -> Result<u8, Failure> {
+    let TargetSettings { name, net, definition } = settings;
+    if definition.access.has_secrets() {
+        // No core dump has them, and no process of this user's reads them here.
+        let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    }
+    let (instance, client) = join_named(net.as_ref())?;
     let directory = RuntimeDir::make()?;
     let lock = directory.lock()?;
-    let socket: SocketFile = directory.bind_target(&args.name)?;
+    let socket: SocketFile = directory.bind_target(&name)?;
     drop(lock);
     let told = std::cell::Cell::new(Ok(()));
     let served = storage::serve(&client, definition, |handle| {
-        let began = control::start(&socket, handle.clone()).and_then(|()| ready());
+        let began = control::start(&socket, (name.clone(), instance.clone()), handle.clone())
+            .and_then(|()| ready());
         if began.is_err() {
             handle.end();
         }
@@ -140,22 +139,26 @@ fn add_lun(args: &TargetLunArgs) -> Result<u8, Failure> {
     ask(&args.name, &Request::AddLun { lun: args.lun, definition })?.done()
 }
 
+/// All running targets of this user, in order of name.
+pub(super) fn reports() -> Vec<TargetReport> {
+    let names = RuntimeDir::targets().into_iter().map(|(name, _)| name);
+    let found = names.filter_map(|name| match ask(&name, &Request::Status) {
+        Ok(Reply::Status(report)) => Some(report),
+        _ => None,
+    });
+    found.collect()
+}
+
 /// Targets with their units, or with their sessions.
 fn list(args: &TargetPsArgs, sessions: bool) -> Result<u8, Failure> {
-    let names: Vec<InstanceName> = match &args.name {
-        Some(name) => vec![name.clone()],
-        None => RuntimeDir::targets().into_iter().map(|(name, _)| name).collect(),
+    let all = match &args.name {
+        Some(name) => match ask(name, &Request::Status)? {
+            Reply::Status(report) => vec![report],
+            other => return other.done(),
+        },
+        None => reports(),
     };
-    let mut all = Vec::new();
-    for name in names {
-        match ask(&name, &Request::Status) {
-            Ok(Reply::Status(status)) => all.push((name, status)),
-            Err(failure) if args.name.is_some() => return Err(failure),
-            _ => {}
-        }
-    }
     if args.json {
-        let all: Vec<_> = all.into_iter().map(|(_, status)| status).collect();
         print_json(&all)?;
     } else if sessions {
         print(&session_table(&all))?;
@@ -165,13 +168,13 @@ fn list(args: &TargetPsArgs, sessions: bool) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn unit_table(all: &[(InstanceName, TargetStatus)]) -> String {
+fn unit_table(all: &[TargetReport]) -> String {
     let head = ["Target", "Name", "Portal", "Transport", "LUN", "Bytes", "Volume"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for (name, target) in all {
+    for TargetReport { target: name, status: target, .. } in all {
         for lun in &target.luns {
             rows.push(vec![
-                name.to_string(),
+                name.clone(),
                 target.name.clone(),
                 target.portal.to_string(),
                 target.transport.clone(),
@@ -184,19 +187,21 @@ fn unit_table(all: &[(InstanceName, TargetStatus)]) -> String {
     table(&rows, &[false, false, false, false, true, true])
 }
 
-fn session_table(all: &[(InstanceName, TargetStatus)]) -> String {
-    let head = ["Target", "Initiator", "ISID", "Address", "Commands"];
+fn session_table(all: &[TargetReport]) -> String {
+    let head = ["Target", "Initiator", "User", "ISID", "Address", "Commands", "Identity"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for (name, target) in all {
+    for TargetReport { target: name, status: target, .. } in all {
         for session in &target.sessions {
             rows.push(vec![
-                name.to_string(),
+                name.clone(),
                 session.initiator.clone(),
+                session.user.clone().unwrap_or_else(|| "-".to_owned()),
                 session.isid.clone(),
                 session.peer.to_string(),
                 session.commands.to_string(),
+                session.identity.clone().unwrap_or_default(),
             ]);
         }
     }
-    table(&rows, &[false, false, false, false, true])
+    table(&rows, &[false, false, false, false, false, true])
 }

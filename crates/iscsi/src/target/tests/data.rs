@@ -77,6 +77,7 @@ fn r2ts_are_bursts_and_as_many_as_agreed() {
     }
     let last = r2t(&mut wire);
     assert_eq!((last.1, last.2), (24_576, 5424));
+    assert_eq!(wire.target.counters().r2ts, 4);
     assert_eq!(wire.target.request_data(task, 29_999, 2), Err(UsageError::Range));
     assert_eq!(wire.target.request_data(task, 0, 0), Err(UsageError::Range));
     assert_eq!(wire.target.request_data(TaskId(99), 0, 1), Err(UsageError::UnknownRequest));

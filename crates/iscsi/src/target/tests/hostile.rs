@@ -35,6 +35,7 @@ fn a_header_with_a_wrong_digest_ends_the_connection() {
     bytes[20] ^= 1;
     wire.send_bytes(bytes);
     assert_eq!(closed(&mut wire), ProtocolError::HeaderDigest);
+    assert_eq!(wire.target.counters().digest_errors, 1);
 }
 
 #[test]
@@ -67,6 +68,7 @@ fn requests_out_of_place_are_rejected() {
         let (Response::Reject(reject), _) = wire.response() else { panic!("no reject") };
         assert_eq!(reject.reason, reason);
     }
+    assert_eq!(wire.target.counters().rejects, 3);
 }
 
 /// A peer that sends pings and reads nothing.

@@ -13,7 +13,6 @@ use crate::pdu::{
     RejectReason, Request, Response, ScsiCommand, Stage, TextRequest,
 };
 use crate::serial::SerialNumber;
-use crate::settings::ChapPolicy;
 use crate::target::{CloseReason, Completion, SendTargetsScope, TargetEvent, TargetRecord, TaskId};
 
 fn good() -> Completion {
@@ -189,8 +188,7 @@ fn the_shell_refuses_a_session_after_the_authentication() {
     let names = "InitiatorName=iqn.2001-04.a.b:i\0TargetName=iqn.2001-04.a.b:t\0";
     wire.login(Stage::Operational, names);
     wire.event();
-    let chap: Option<ChapPolicy> = None;
-    wire.target.answer_login(LoginAnswer::Allow { chap, alias: None }).expect("asked");
+    wire.target.answer_login(LoginAnswer::Allow { chap: None, alias: None }).expect("asked");
     assert_eq!(wire.target.accept_session(NOW, 0), Err(UsageError::Invalid("TSIH is 0")));
     wire.target.refuse_session(LoginStatus::OutOfResources).expect("asked");
     let (Response::Login(response), _) = wire.response() else { panic!("no response") };

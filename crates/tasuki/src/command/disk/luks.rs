@@ -1,12 +1,15 @@
 //! Encrypted disks: `tasuki disk format`, and the option `--luks` of the other commands.
 
+use std::rc::Rc;
+
 use storage::{
     DerivationCost, Disk, DiskError, EncryptionError, FormatOptions, KeyDerivation, LuksError,
     LuksVersion, Passphrase, SectorSize, format_encrypted, open_encrypted,
 };
 
+use super::access::DiskAccess;
 use super::passphrase::Secret;
-use super::session::{DiskPlace, failure, on_instance};
+use super::session::{DiskPlace, on_instance};
 use crate::cli::{DiskFormatArgs, LuksArgs, LuksFormatArgs, LuksType, Pbkdf};
 use crate::exit::{Code, Failure};
 
@@ -31,13 +34,13 @@ impl Encryption {
     ///
     /// # Errors
     /// It has no header, or the passphrase is wrong.
-    pub(super) async fn open(&self, unit: Disk) -> Result<Disk, Failure> {
+    pub(super) async fn open(&self, unit: Disk, access: &DiskAccess) -> Result<Disk, Failure> {
         let Some((passphrase, discard)) = &self.0 else { return Ok(unit) };
         let opened = open_encrypted(unit.clone(), passphrase.clone(), *discard).await;
         if opened.is_err() {
             unit.close().await;
         }
-        opened.map_err(|error| encryption_failure(&error))
+        opened.map_err(|error| encryption_failure(access, &error))
     }
 }
 
@@ -55,13 +58,14 @@ pub(super) fn secret(args: &LuksArgs) -> Result<Secret, Failure> {
 /// The unit's, or it has data.
 pub(super) fn format(args: &DiskFormatArgs) -> Result<u8, Failure> {
     let options = options(&args.luks)?;
-    let place = DiskPlace::new(&args.url, &args.session)?;
+    let access = Rc::new(DiskAccess::new(&args.session.access)?);
+    let place = DiskPlace::new(&args.url, &access, args.session.give_up)?;
     let passphrase = Secret::get(args.luks.key_file.as_deref(), true)?.passphrase();
     let formatted = async {
-        let unit = place.open().await.map_err(|error| failure(&error))?;
+        let unit = place.open().await?;
         let made = format_encrypted(&unit, options, passphrase, args.luks.force).await;
         unit.close().await;
-        made.map_err(|error| encryption_failure(&error))
+        made.map_err(|error| encryption_failure(&access, &error))
     };
     on_instance(args.session.net.as_ref(), formatted)?.map(|()| 0)
 }
@@ -88,9 +92,9 @@ fn options(args: &LuksFormatArgs) -> Result<FormatOptions, Failure> {
     Ok(FormatOptions { version, sector, derivation, cost })
 }
 
-pub(super) fn encryption_failure(error: &EncryptionError) -> Failure {
+fn encryption_failure(access: &DiskAccess, error: &EncryptionError) -> Failure {
     let code = match error {
-        EncryptionError::Unit(DiskError::Unit(error)) => return failure(error),
+        EncryptionError::Unit(DiskError::Unit(error)) => return access.failure(error),
         EncryptionError::Luks(error) => match error {
             LuksError::Passphrase => Code::Passphrase,
             LuksError::Library(_) | LuksError::Failed { .. } => Code::Internal,

@@ -2,13 +2,15 @@
 
 use std::future::Future;
 use std::path::Path;
+use std::rc::Rc;
 
 use storage::{MountError, MountOptions, Mounted};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::access::DiskAccess;
 use super::luks::{Encryption, secret};
 use super::passphrase::Secret;
-use super::session::{DiskPlace, failure, on_instance};
+use super::session::{DiskPlace, on_instance};
 use crate::cli::DiskMountArgs;
 use crate::command::background::{self, Ready};
 use crate::exit::{Code, Failure};
@@ -22,17 +24,19 @@ const LOG_NAME: usize = 100;
 /// # Errors
 /// The unit's, or the mount point's.
 pub(super) fn mount(args: &DiskMountArgs) -> Result<u8, Failure> {
-    let place = DiskPlace::new(&args.url, &args.session)?;
+    // Here, so that what is wrong with keys is said at once, and a new key is told.
+    let access = Rc::new(DiskAccess::new(&args.session.access)?);
+    let place = DiskPlace::new(&args.url, &access, args.session.give_up)?;
     if let Some(log) = background::log_path() {
         return background::work(&log, |ready| {
             let secret = args.luks.luks.then(Secret::receive).transpose()?;
-            serve(args, &place, &Encryption::with(&args.luks, secret), ready)
+            serve(args, &place, (&access, &Encryption::with(&args.luks, secret)), ready)
         });
     }
     let secret = args.luks.luks.then(|| secret(&args.luks)).transpose()?;
     if args.foreground {
         let encryption = Encryption::with(&args.luks, secret);
-        return serve(args, &place, &encryption, Box::new(background::notify));
+        return serve(args, &place, (&access, &encryption), Box::new(background::notify));
     }
     let log = RuntimeDir::make()?.make_log(&log_name(&args.point))?;
     match secret {
@@ -45,7 +49,7 @@ pub(super) fn mount(args: &DiskMountArgs) -> Result<u8, Failure> {
 fn serve(
     args: &DiskMountArgs,
     place: &DiskPlace,
-    encryption: &Encryption,
+    (access, encryption): (&DiskAccess, &Encryption),
     ready: Ready,
 ) -> Result<u8, Failure> {
     let options = MountOptions {
@@ -56,8 +60,7 @@ fn serve(
     };
     let served = async {
         let end = end_signal()?;
-        let unit = place.open().await.map_err(|error| failure(&error))?;
-        let disk = encryption.open(unit).await?;
+        let disk = encryption.open(place.open().await?, access).await?;
         let mounted = Mounted::new(&disk, &args.point, &options);
         let mounted = mounted.map_err(|error| mount_failure(&error))?;
         ready()?;

@@ -1,72 +1,63 @@
 //! Sessions with targets, for the commands of `tasuki disk`.
 
 use std::future::Future;
+use std::rc::Rc;
 use std::time::Duration;
 
-use storage::{AUTHORITY, Disk, DiskUrl, Initiator, InitiatorError, IscsiName, random_isid};
+use storage::{Disk, DiskPortal, DiskUrl, Initiator, IscsiName, random_isid};
 
-use crate::cli::DiskSessionArgs;
+use super::access::DiskAccess;
 use crate::exit::{Code, Failure};
 use crate::operator::join;
 use crate::runtime_dir::InstanceName;
 
 /// A unit that a command line names.
 pub(super) struct DiskPlace {
-    url: DiskUrl,
+    access: Rc<DiskAccess>,
+    portal: Rc<DiskPortal>,
     target: IscsiName,
     lun: u16,
-    initiator: IscsiName,
     give_up: Option<Duration>,
 }
 
 impl DiskPlace {
     /// # Errors
-    /// The URL names no unit, or the initiator's name is none.
-    pub(super) fn new(url: &DiskUrl, args: &DiskSessionArgs) -> Result<Self, Failure> {
+    /// The URL names no unit, or what the sessions need of keys is not there.
+    pub(super) fn new(
+        url: &DiskUrl,
+        access: &Rc<DiskAccess>,
+        give_up: Option<u32>,
+    ) -> Result<Self, Failure> {
         let (Some(target), Some(lun)) = (url.target.clone(), url.lun) else {
             let sentence = format!("`{url}` names no unit: see `tasuki disk ls {url}`");
             return Err(Failure::new(Code::Usage, sentence));
         };
-        let initiator = initiator_name(args.initiator.as_deref())?;
-        let give_up = args.give_up.map(|seconds| Duration::from_secs(seconds.into()));
-        Ok(Self { url: url.clone(), target, lun, initiator, give_up })
+        let portal = Rc::new(access.portal(url)?);
+        let give_up = give_up.map(|seconds| Duration::from_secs(seconds.into()));
+        Ok(Self { access: Rc::clone(access), portal, target, lun, give_up })
     }
 
-    /// Opens it, within [`on_instance`]. All of its sessions have one ISID.
+    /// Opens it, within [`on_instance`]. All of its sessions have one ISID and one identity: by
+    /// both the target knows that a later one replaces the one before.
     ///
     /// # Errors
     /// The target's.
-    pub(super) async fn open(&self) -> Result<Disk, InitiatorError> {
-        let isid = random_isid()?;
-        let (portal, target, name) = (self.url.portal, self.target.clone(), self.initiator.clone());
-        let connect = move || {
-            let (target, name) = (target.clone(), name.clone());
-            async move { Initiator::connect_as(portal, &name, Some(&target), isid).await }
-        };
-        Disk::open(connect, self.lun, self.give_up).await
+    pub(super) async fn open(&self) -> Result<Disk, Failure> {
+        let isid = random_isid().map_err(|error| self.access.failure(&error))?;
+        loop {
+            let (portal, target) = (Rc::clone(&self.portal), self.target.clone());
+            let identity = self.access.identity().clone();
+            let connect = move || {
+                let (portal, target) = (Rc::clone(&portal), target.clone());
+                let identity = identity.clone();
+                async move { Initiator::connect_as(&portal, &identity, Some(&target), isid).await }
+            };
+            match Disk::open(connect, self.lun, self.give_up).await {
+                Err(error) if self.access.is_settled(&error)? => {}
+                opened => return opened.map_err(|error| self.access.failure(&error)),
+            }
+        }
     }
-}
-
-pub(super) fn failure(error: &InitiatorError) -> Failure {
-    let code = match error {
-        InitiatorError::Refused(_) => Code::Rights,
-        InitiatorError::Connect { .. } => Code::Configuration,
-        _ => Code::Internal,
-    };
-    Failure::new(code, error.to_string())
-}
-
-/// The name that is asked for, or one of this machine.
-pub(super) fn initiator_name(given: Option<&str>) -> Result<IscsiName, Failure> {
-    let machine = || {
-        let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
-        let id: String = id.chars().filter(char::is_ascii_hexdigit).take(12).collect();
-        format!("{AUTHORITY}:host{id}")
-    };
-    let name = given.map_or_else(machine, str::to_owned);
-    name.parse().map_err(|error| {
-        Failure::new(Code::Usage, format!("`{name}` is no name of an initiator: {error}"))
-    })
 }
 
 /// Runs the future as a client of the instance.

@@ -7,7 +7,10 @@ use std::fmt::{Display, Write as _};
 
 use abi::stats::Histogram;
 
+use storage::LatencyHistogram;
+
 use super::sample::{Sample, is_gauge, meaning};
+use super::targets::{TargetSample, by_counter, by_histogram};
 
 /// Everything in a sample, each metric with its help and type.
 pub(super) fn exposition(sample: &Sample) -> String {
@@ -23,6 +26,7 @@ pub(super) fn exposition(sample: &Sample) -> String {
         page.head(&metric, "histogram", meaning(&histogram.name));
         page.histogram(&metric, histogram);
     }
+    page.targets(&sample.targets);
     for (suffix, help) in
         [("", "Pages of 4 KiB in a memory pool."), ("_free", "Those that nobody owns.")]
     {
@@ -61,6 +65,39 @@ impl Page {
 
     fn value(&mut self, metric: &str, more: &str, value: impl Display) {
         let _ = writeln!(self.text, "{metric}{{stack=\"{}\"{more}}} {value}", self.stack);
+    }
+
+    /// Counters and histograms of all targets, with labels that tell them apart.
+    fn targets(&mut self, all: &[TargetSample]) {
+        let labels = |sample: &TargetSample| {
+            let lun = sample.lun.map_or_else(String::new, |lun| format!(",lun=\"{lun}\""));
+            format!(",target=\"{}\"{lun}", label(&sample.target))
+        };
+        for (name, values) in by_counter(all) {
+            let gauge = is_gauge(name);
+            let metric = metric(name, if gauge { "" } else { "_total" });
+            self.head(&metric, if gauge { "gauge" } else { "counter" }, meaning(name));
+            for (sample, value) in values {
+                self.value(&metric, &labels(sample), value);
+            }
+        }
+        for (name, histograms) in by_histogram(all) {
+            let metric = metric(name, "");
+            self.head(&metric, "histogram", meaning(name));
+            for (sample, histogram) in histograms {
+                let labels = labels(sample);
+                let mut upto = 0;
+                for (index, &commands) in histogram.buckets.iter().enumerate() {
+                    upto += commands;
+                    let most = LatencyHistogram::most(index);
+                    let most = most.map_or("+Inf".to_owned(), |most| most.to_string());
+                    let bucket = format!("{labels},le=\"{most}\"");
+                    self.value(&format!("{metric}_bucket"), &bucket, upto);
+                }
+                self.value(&format!("{metric}_sum"), &labels, histogram.sum);
+                self.value(&format!("{metric}_count"), &labels, upto);
+            }
+        }
     }
 
     fn histogram(&mut self, metric: &str, histogram: &Histogram) {

@@ -4,8 +4,13 @@ use std::collections::BTreeMap;
 
 use abi::stats::{Histogram, is_duration};
 
-/// The reference page of all counters.
-const PAGE: &str = include_str!("../../../../../docs/reference/counters.md");
+use super::targets::TargetSample;
+
+/// The reference pages of all counters.
+const PAGES: [&str; 2] = [
+    include_str!("../../../../../docs/reference/counters.md"),
+    include_str!("../../../../../docs/reference/counters-storage.md"),
+];
 
 /// The requested part of an instance's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,11 +20,15 @@ pub(super) struct Sample {
     pub(super) histograms: Vec<Histogram>,
     /// Name, pages and free pages.
     pub(super) pools: Vec<(String, u32, u32)>,
+    /// Of its targets and their units.
+    pub(super) targets: Vec<TargetSample>,
 }
 
 /// Gauges: they say how much there is now, not how often something happened.
 pub(super) fn is_gauge(name: &str) -> bool {
-    is_duration(name) || (name.starts_with("memory.") && name != "memory.frames-refused")
+    ["target.sessions", "unit.in-flight"].contains(&name)
+        || is_duration(name)
+        || (name.starts_with("memory.") && name != "memory.frames-refused")
 }
 
 impl Sample {
@@ -38,20 +47,21 @@ impl Sample {
                 *now = now.saturating_sub(*then);
             }
         }
+        since.targets.iter_mut().for_each(|target| target.since(&before.targets, is_gauge));
         since
     }
 }
 
-/// A layer of the page, and its counters in its order: name and meaning.
+/// A layer of a page, and its counters in its order: name and meaning.
 pub(super) struct Layer {
     pub(super) title: &'static str,
     pub(super) rows: Vec<(&'static str, &'static str)>,
 }
 
-/// The page's tables.
+/// The pages' tables.
 pub(super) fn layers() -> Vec<Layer> {
     let mut layers: Vec<Layer> = Vec::new();
-    for line in PAGE.lines() {
+    for line in PAGES.iter().flat_map(|page| page.lines()) {
         if let Some(title) = line.strip_prefix("## ") {
             layers.push(Layer { title, rows: Vec::new() });
         }
@@ -63,7 +73,7 @@ pub(super) fn layers() -> Vec<Layer> {
     layers
 }
 
-/// The meaning of a counter; empty for one that the page does not have.
+/// The meaning of a counter; empty for one that the pages do not have.
 pub(super) fn meaning(name: &str) -> &'static str {
     let all = layers();
     let mut rows = all.iter().flat_map(|layer| &layer.rows);

@@ -1,7 +1,9 @@
 //! Patterns, differences, the table, and the exposition as a parser sees it.
 
 use abi::stats::Sizes;
+use storage::LatencyHistogram;
 
+use super::targets::TargetSample;
 use super::*;
 
 fn args(line: &str) -> StatsArgs {
@@ -10,6 +12,24 @@ fn args(line: &str) -> StatsArgs {
     match crate::cli::Cli::parse_from(line.split_whitespace()).command {
         crate::cli::Command::Stats(args) => args,
         other => panic!("{other:?}"),
+    }
+}
+
+fn unit(lun: u16, reads: u64, latencies: &[usize]) -> TargetSample {
+    let mut buckets = vec![0; 18];
+    latencies.iter().for_each(|&latency| buckets[latency % 18] += 1);
+    let sum = latencies.iter().sum::<usize>() as u64;
+    TargetSample {
+        target: "disks".to_owned(),
+        lun: Some(lun),
+        counters: [("unit.reads", reads), ("unit.in-flight", 2)]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+        histograms: vec![LatencyHistogram {
+            name: "unit.read-latency-us".to_owned(),
+            sum,
+            buckets,
+        }],
     }
 }
 
@@ -23,6 +43,7 @@ fn sample(retransmits: u64, steps: &[usize]) -> Sample {
         counters: counters.map(|(name, value)| (name.to_owned(), value)).into(),
         histograms: vec![sizes.histogram("nic.rx-per-step")],
         pools: vec![("client 1 rx".to_owned(), 8, 5)],
+        targets: vec![unit(0, retransmits, steps), unit(1, 0, &[])],
     }
 }
 
@@ -67,6 +88,10 @@ fn what_happened_is_the_difference() {
     assert_eq!(since.counters["memory.frames-held"], 3, "a gauge");
     let histogram = &since.histograms[0];
     assert_eq!((histogram.sum, histogram.count(), histogram.buckets[0]), (72, 2, 0));
+    let (unit, other) = (&since.targets[0], &since.targets[1]);
+    assert_eq!((unit.counters["unit.reads"], unit.counters["unit.in-flight"]), (7, 2));
+    assert_eq!((unit.histograms[0].sum, unit.histograms[0].buckets[1]), (72, 0));
+    assert_eq!(other.counters["unit.reads"], 0, "each unit has its own");
     // A process that was started anew.
     assert_eq!(sample(1, &[]).since(&sample(5, &[3])).counters["tcp.retransmits"], 0);
 }
@@ -78,6 +103,9 @@ fn the_table_is_by_layer() {
     assert!(shown.contains("\n  tcp.retransmits  7\n"), "{shown}");
     assert!(shown.contains("\n  nic.rx-per-step  4, mean 501.2  1:2  3-4:1  1025-:1\n"), "{shown}");
     assert!(!shown.contains("udp.no-port"), "{shown}");
+    let title = "\nTarget disks, logical unit 0\n";
+    let rows = shown.split_once(title).expect("a unit").1;
+    assert!(rows.contains("unit.in-flight") && rows.contains("4, mean 501.2"), "{rows}");
     let all = text(&sample(7, &[]), &args("-z"), None);
     assert!(
         all.contains("  udp.no-port  0\n") && all.contains("nic.rx-per-step  0, mean"),
@@ -130,6 +158,13 @@ fn the_exposition_can_be_parsed() {
     assert_eq!((kind.as_str(), samples[0].1), ("counter", 7.0));
     assert_eq!(family("tasuki_memory_frames_held").1, "gauge");
     assert_eq!(family("tasuki_pool_pages_free").2[0].1, 5.0);
+    let (_, kind, samples) = family("tasuki_unit_reads_total");
+    assert_eq!((kind.as_str(), samples.len(), samples[0].1), ("counter", 2, 7.0));
+    assert!(samples[0].0.contains(",target=\"disks\",lun=\"0\"}"), "{samples:?}");
+    assert_eq!(family("tasuki_unit_in_flight").1, "gauge");
+    let (_, kind, samples) = family("tasuki_unit_read_latency_us");
+    assert_eq!((kind.as_str(), samples.len()), ("histogram", 2 * (18 + 2)));
+    assert!(samples[17].0.contains(",lun=\"0\",le=\"+Inf\"") && samples[17].1 == 3.0);
     let (_, kind, samples) = family("tasuki_nic_rx_per_step");
     assert_eq!(kind, "histogram");
     let buckets: Vec<&(String, f64)> =

@@ -17,6 +17,8 @@ use crate::runtime_dir::{InstanceName, RuntimeDir, SocketFile};
 const LONGEST: u64 = 64 << 10;
 /// How long a target may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
+/// How long it may take to change a unit's size: commands that are under way end before.
+const RESIZED: Duration = Duration::from_secs(60);
 
 /// What an operator asks.
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,13 +32,29 @@ pub(super) enum Request {
     AddLun { lun: u16, definition: String },
     /// Remove a unit.
     RemoveLun { lun: u16 },
+    /// Change the keys of all sealed sessions.
+    Rekey,
+    /// Give a unit another size; without one, that of its file or device.
+    ResizeLun { lun: u16, bytes: Option<u64> },
+}
+
+/// A target and where it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TargetReport {
+    /// Its name, as commands have it.
+    pub(crate) target: String,
+    /// Its instance.
+    pub(crate) instance: String,
+    /// What it is and does.
+    #[serde(flatten)]
+    pub(crate) status: TargetStatus,
 }
 
 /// What the target answers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Reply {
-    Status(TargetStatus),
+    Status(TargetReport),
     Done,
     Failed(String),
 }
@@ -59,6 +77,8 @@ pub(super) fn ask(name: &InstanceName, request: &Request) -> Result<Reply, Failu
     let mut stream = connect(name)?;
     let failed =
         |error: &dyn std::fmt::Display| Failure::system(format!("ask the target {name}"), error);
+    let patience = if matches!(request, Request::ResizeLun { .. }) { RESIZED } else { ANSWER };
+    stream.set_read_timeout(Some(patience)).map_err(|error| failed(&error))?;
     let mut line = serde_json::to_vec(request).map_err(|error| failed(&error))?;
     line.push(b'\n');
     stream.write_all(&line).map_err(|error| failed(&error))?;
@@ -74,8 +94,6 @@ fn connect(name: &InstanceName) -> Result<UnixStream, Failure> {
         let sentence = format!("target {name} is not running; start it with `tasuki target up`");
         Failure::new(Code::NoInstance, sentence)
     })?;
-    let failed = |error| Failure::system(format!("ask the target {name}"), error);
-    stream.set_read_timeout(Some(ANSWER)).map_err(failed)?;
     Ok(stream)
 }
 
@@ -96,11 +114,16 @@ pub(super) fn end(name: &InstanceName, patience: Duration) -> Result<(), Failure
     Ok(())
 }
 
-/// Answers operators, and ends the target at SIGINT and SIGTERM. Within a tokio runtime.
+/// Answers operators of a target of this name on an instance, and ends the target at SIGINT and
+/// SIGTERM. Within a tokio runtime.
 ///
 /// # Errors
 /// The system's.
-pub(super) fn start(socket: &SocketFile, handle: TargetHandle) -> Result<(), Failure> {
+pub(super) fn start(
+    socket: &SocketFile,
+    (name, instance): (InstanceName, InstanceName),
+    handle: TargetHandle,
+) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::system("manage the target", error);
     let listener = socket.listener().try_clone().map_err(failed)?;
     let listener = UnixListener::from_std(listener).map_err(failed)?;
@@ -114,13 +137,14 @@ pub(super) fn start(socket: &SocketFile, handle: TargetHandle) -> Result<(), Fai
     }
     tokio::task::spawn_local(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::task::spawn_local(answer(stream, handle.clone()));
+            let names = (name.to_string(), instance.to_string());
+            tokio::task::spawn_local(answer(stream, names, handle.clone()));
         }
     });
     Ok(())
 }
 
-async fn answer(stream: AsyncUnixStream, handle: TargetHandle) {
+async fn answer(stream: AsyncUnixStream, names: (String, String), handle: TargetHandle) {
     let (reader, mut writer) = stream.into_split();
     let mut line = String::new();
     let mut reader = tokio::io::BufReader::new(reader.take(LONGEST));
@@ -128,7 +152,7 @@ async fn answer(stream: AsyncUnixStream, handle: TargetHandle) {
         return;
     }
     let reply = match serde_json::from_str(&line) {
-        Ok(request) => carry_out(request, &handle),
+        Ok(request) => carry_out(request, names, &handle).await,
         Err(error) => Reply::Failed(format!("the target does not understand: {error}")),
     };
     if let Ok(mut line) = serde_json::to_vec(&reply) {
@@ -137,19 +161,30 @@ async fn answer(stream: AsyncUnixStream, handle: TargetHandle) {
     }
 }
 
-fn carry_out(request: Request, handle: &TargetHandle) -> Reply {
+async fn carry_out(request: Request, names: (String, String), handle: &TargetHandle) -> Reply {
     let number = |lun| LunNumber::new(lun).ok_or_else(|| format!("{lun} is no unit's number"));
     let done = match request {
-        Request::Status => return Reply::Status(handle.status()),
+        Request::Status => {
+            let (target, instance) = names;
+            return Reply::Status(TargetReport { target, instance, status: handle.status() });
+        }
         Request::Down => {
             handle.end();
             Ok(())
         }
+        Request::Rekey => handle.rekey().map(drop).map_err(|error| error.to_string()),
         Request::AddLun { lun, definition } => number(lun).and_then(|lun| {
             let definition: LunDefinition =
                 definition.parse().map_err(|error: storage::LunError| error.to_string())?;
             handle.add_lun(lun, &definition).map_err(|error| error.to_string())
         }),
+        Request::ResizeLun { lun, bytes } => match number(lun) {
+            Ok(lun) => {
+                let resized = handle.resize_lun(lun, bytes).await;
+                resized.map(drop).map_err(|error| error.to_string())
+            }
+            Err(sentence) => Err(sentence),
+        },
         Request::RemoveLun { lun } => {
             number(lun).and_then(|lun| handle.remove_lun(lun).map_err(|error| error.to_string()))
         }
