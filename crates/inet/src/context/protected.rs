@@ -259,20 +259,26 @@ impl Context {
         Some(self.esp.inner_mtu(host, outer))
     }
 
-    /// The work that may be left to an interface for packets to `host`.
-    #[inline]
-    pub(crate) fn features(&self, exit: InterfaceId, host: IpAddr) -> Features {
-        match self.esp.covers(host) {
+    /// The work that may be left to an interface for packets to the host of `to`.
+    #[inline(always)]
+    pub(crate) fn features(&self, exit: InterfaceId, to: &SocketAddr) -> Features {
+        match self.protects(to) {
             true => Features::default(),
             false => self.link.interfaces().features(exit),
         }
     }
 
-    /// Longest datagram packet to `host` of a socket that leaves fragmenting to us, if its packets
-    /// are sealed before they are fragmented.
-    #[inline]
-    pub(crate) fn sealed_whole(&self, host: IpAddr) -> Option<u16> {
-        self.esp.covers(host).then(|| self.esp.inner_mtu(host, LONGEST))
+    /// Whether policies protect packets to the host of `to`.
+    #[inline(always)]
+    pub(crate) fn protects(&self, to: &SocketAddr) -> bool {
+        self.esp.is_active() && self.esp.covers(to.ip())
+    }
+
+    /// Longest datagram packet to a host that policies protect, of a socket that leaves fragmenting
+    /// to us: its packets are sealed before they are fragmented.
+    #[cold]
+    pub(crate) fn sealed_whole(&self, host: IpAddr) -> u16 {
+        self.esp.inner_mtu(host, LONGEST)
     }
 }
 

@@ -179,7 +179,6 @@ impl IpLayer {
 
     /// The path to `destination`, over the interface `via` if one is given. The port does not
     /// matter.
-    #[inline(always)]
     pub(crate) fn find(
         &mut self,
         destination: &SocketAddr,

@@ -151,7 +151,6 @@ impl Routes {
     ///
     /// # Errors
     /// `NetUnreachable` if there is none, `Invalid` for a link-local address without its link.
-    #[inline(always)]
     pub(crate) fn find(
         &self,
         destination: &SocketAddr,

@@ -21,7 +21,7 @@ use crate::sockets::events::EventKind;
 use crate::sockets::kinds::SendError;
 use crate::sockets::kinds::SocketKind;
 use crate::sockets::layer::SocketLayer;
-use crate::sockets::options::SocketOptions;
+use crate::sockets::options::{MtuDiscover, SocketOptions};
 use crate::sockets::socket::{Socket, SocketBody, admit};
 use crate::table::Handle;
 use crate::tcp::SendFlags;
@@ -157,7 +157,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if matches!(path.hop, Hop::Group(_)) && !to.ip().is_multicast() && !options.broadcast {
             return Err(Error::Denied);
         }
-        let refuses = options.mtu_discover.refuses() || cx.sealed_whole(to.ip()).is_some();
+        let refuses = options.mtu_discover.refuses() || cx.protects(&to);
         let fits = check_length(&path, &message, so_far + len, refuses);
         if fits == Err(Error::MessageSize) && options.queues_errors(to.is_ipv6()) {
             let mut destination = to;
@@ -350,7 +350,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             }
             // No interface can make the sum of a datagram in fragments.
             let unfragmented = part.fragment.is_none();
-            let left = unfragmented && cx.features(path.exit(), to.ip()).tx_checksum;
+            let left = unfragmented && cx.features(path.exit(), &to).tx_checksum;
             let sum = (!left).then(|| outgoing.sum(part.datagram.clone()));
             wire::emit(from, to, part.datagram.len(), sum, place);
             if left {
@@ -488,14 +488,27 @@ fn datagram_path(
     options: &SocketOptions,
 ) -> Result<Path, Error> {
     let path = cx.find(&message.to, exit_for(message, options))?;
-    // Packets of ESP are fragmented, not what is in them.
-    if !options.mtu_discover.refuses()
-        && let Some(mtu) = cx.sealed_whole(message.to.ip())
-    {
-        return Ok(Path { mtu, ..path });
+    if cx.esp.is_active() {
+        return Ok(protected_path(cx, now, path, (message.to.ip(), options.mtu_discover)));
     }
-    let known = cx.path_mtu(now, message.to.ip());
+    let known = cx.ip.path_mtu(now, message.to.ip());
     Ok(path.narrowed(known.filter(|_| options.mtu_discover.uses_path())))
+}
+
+/// As [`datagram_path`], where there are policies: packets of ESP are fragmented, not what is in
+/// them.
+#[cold]
+#[inline(never)]
+fn protected_path(
+    cx: &Context,
+    now: Instant,
+    path: Path,
+    (host, how): (IpAddr, MtuDiscover),
+) -> Path {
+    match how.refuses() || !cx.esp.covers(host) {
+        true => path.narrowed(cx.path_mtu(now, host).filter(|_| how.uses_path())),
+        false => Path { mtu: cx.sealed_whole(host), ..path },
+    }
 }
 
 /// The interface that a datagram must leave by, if one is prescribed.

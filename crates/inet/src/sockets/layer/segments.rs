@@ -62,6 +62,7 @@ pub(super) struct SegmentRoute {
 }
 
 impl SegmentRoute {
+    #[inline]
     pub(super) fn new(
         cx: &Context,
         options: &SocketOptions,
@@ -74,7 +75,7 @@ impl SegmentRoute {
             SocketAddr::V6(_) if cx.ip.labels_flows() => cx.secret.flow_label(&ends),
             _ => 0,
         };
-        let features = cx.features(path.exit(), ends.remote.ip());
+        let features = cx.features(path.exit(), &ends.remote);
         Self { path, to, ends, ttl, tos, flow, features }
     }
 
