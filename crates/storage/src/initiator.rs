@@ -24,7 +24,7 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::stream::{self, StreamProtocol, StreamSignals};
 
 /// Requests that are open at a time; more wait.
-const QUEUE_DEPTH: u16 = 64;
+pub(crate) const QUEUE_DEPTH: u16 = 64;
 /// Between two looks at the protocol's timers.
 const TIMER_PAUSE: Duration = Duration::from_millis(500);
 /// How long the last output may take to leave.

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! ```text layers
-//! server copy: a target's process; copies of disks
+//! server copy bench: a target's process; copies and measurements of disks
 //! initiator url: a session with a target; the address of a unit
 //! connection handle: one connection of an initiator; a running target
 //! command management: commands, task management
@@ -22,6 +22,7 @@
 //! memory: aligned memory
 //! ```
 
+mod bench;
 mod command;
 mod connection;
 mod copy;
@@ -40,6 +41,9 @@ mod stream;
 mod url;
 mod volume;
 
+pub use bench::{
+    BenchError, BenchOutcome, BenchPattern, BenchPlan, MOST_BENCH_DEPTH, MOST_BENCH_REQUEST, bench,
+};
 pub use copy::{CopyEnd, CopyError, copy};
 pub use definition::{
     AUTHORITY, LunDefinition, LunError, MOST_LUNS, MOST_SESSIONS, PORT, TargetDefinition,
@@ -51,4 +55,4 @@ pub use iscsi::IscsiName;
 pub use scsi::LunNumber;
 pub use server::{ServeError, serve};
 pub use url::{DiskUrl, UrlError};
-pub use volume::{OpenError, SpecificationError, VolumeSpecification};
+pub use volume::{OpenError, SpecificationError, VolumeSpecification, parse_size};

@@ -31,7 +31,7 @@ use self::file::FileVolume;
 use self::memory::SparseMemory;
 
 pub use self::file::OpenError;
-pub use self::specification::{SpecificationError, VolumeSpecification};
+pub use self::specification::{SpecificationError, VolumeSpecification, parse_size};
 
 /// Bytes that are written at a time where one block is written again and again.
 const REPEATED: usize = 1 << 20;

@@ -38,8 +38,8 @@ impl FromStr for VolumeSpecification {
         match kind {
             "file" | "block" if rest.is_empty() => Err(SpecificationError::Path(word.to_owned())),
             "file" | "block" => Ok(Self::File(rest.into())),
-            "memory" => Ok(Self::Memory(size(rest)?)),
-            "null" => Ok(Self::Null(size(rest)?)),
+            "memory" => Ok(Self::Memory(parse_size(rest)?)),
+            "null" => Ok(Self::Null(parse_size(rest)?)),
             _ => Err(unknown()),
         }
     }
@@ -56,7 +56,10 @@ impl fmt::Display for VolumeSpecification {
 }
 
 /// Bytes: a number, or one with K, M, G or T for powers of 1,024.
-fn size(word: &str) -> Result<u64, SpecificationError> {
+///
+/// # Errors
+/// The word is no size, or zero.
+pub fn parse_size(word: &str) -> Result<u64, SpecificationError> {
     let wrong = || SpecificationError::Size(word.to_owned());
     let digits = word.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let shift = match word[digits.len()..].trim_end_matches(['i', 'B']) {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use storage::{DiskUrl, LunDefinition, PORT};
 
+use super::disk_bench::DiskBenchArgs;
 use crate::runtime_dir::InstanceName;
 
 /// Serve disks over iSCSI
@@ -137,7 +138,8 @@ pub(crate) struct TargetPsArgs {
 #[command(after_help = "\
 Examples:
   tasuki disk ls iscsi://10.9.0.2/
-  tasuki disk copy big.img iscsi://10.9.0.2/iqn.2026-11.tasuki:disks/0 --progress")]
+  tasuki disk copy big.img iscsi://10.9.0.2/iqn.2026-11.tasuki:disks/0 --progress
+  tasuki disk bench iscsi://10.9.0.2/iqn.2026-11.tasuki:disks/0 --rw randread --iodepth 32")]
 pub(crate) struct DiskArgs {
     #[command(subcommand)]
     pub(crate) command: DiskCommand,
@@ -147,6 +149,7 @@ pub(crate) struct DiskArgs {
 pub(crate) enum DiskCommand {
     Ls(DiskLsArgs),
     Copy(DiskCopyArgs),
+    Bench(DiskBenchArgs),
 }
 
 /// Show targets and logical units, as iscsi-ls does

@@ -1,5 +1,7 @@
 //! `tasuki disk`: logical units of iSCSI targets, from an instance.
 
+mod bench;
+
 use std::ffi::OsStr;
 use std::future::Future;
 use std::io::IsTerminal as _;
@@ -8,11 +10,12 @@ use std::path::PathBuf;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use storage::{
-    AUTHORITY, CopyEnd, CopyError, DiskUrl, Initiator, InitiatorError, IscsiName, UrlError, copy,
+    AUTHORITY, BenchError, CopyEnd, CopyError, DiskUrl, Initiator, InitiatorError, IscsiName,
+    UrlError, copy,
 };
 
 use super::{print, print_json, table};
-use crate::cli::{DiskArgs, DiskCommand, DiskCopyArgs, DiskLsArgs};
+use crate::cli::{DiskArgs, DiskBenchArgs, DiskCommand, DiskCopyArgs, DiskLsArgs};
 use crate::exit::{Code, Failure};
 use crate::operator::join;
 use crate::runtime_dir::InstanceName;
@@ -25,6 +28,7 @@ pub(crate) fn disk(args: &DiskArgs) -> Result<u8, Failure> {
     match &args.command {
         DiskCommand::Ls(ls) => list(ls),
         DiskCommand::Copy(copy) => copy_disk(copy),
+        DiskCommand::Bench(bench) => bench_disk(bench),
     }
 }
 
@@ -125,6 +129,31 @@ fn copy_disk(args: &DiskCopyArgs) -> Result<u8, Failure> {
     })
 }
 
+fn bench_disk(args: &DiskBenchArgs) -> Result<u8, Failure> {
+    let plan = bench::plan(args)?;
+    let name = initiator_name(args.initiator.as_deref())?;
+    let (target, lun) = unit_of(&args.url)?;
+    let measured = async {
+        let session = Initiator::connect(args.url.portal, &name, Some(&target)).await?;
+        let measured = bench::measure(&session, lun, plan).await;
+        session.logout().await;
+        measured
+    };
+    let outcome = on_instance(args.net.as_ref(), measured)?.map_err(|error| match &error {
+        BenchError::Unit(error) => failure(error),
+        BenchError::Block { .. } | BenchError::TooSmall { .. } => usage(&error),
+    })?;
+    bench::show(args, &outcome)
+}
+
+/// The unit that a URL names.
+fn unit_of(url: &DiskUrl) -> Result<(IscsiName, u16), Failure> {
+    match (&url.target, url.lun) {
+        (Some(target), Some(lun)) => Ok((target.clone(), lun)),
+        _ => Err(usage(&format!("`{url}` names no unit: see `tasuki disk ls {url}`"))),
+    }
+}
+
 fn progress_bar(wanted: bool, size: u64) -> ProgressBar {
     if !wanted && !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -146,10 +175,8 @@ impl PlaceOfDisk {
             return Ok(Self::File(word.into()));
         };
         let url: DiskUrl = text.parse().map_err(|error: UrlError| usage(&error))?;
-        match (&url.target, url.lun) {
-            (Some(target), Some(lun)) => Ok(Self::Unit(url.clone(), target.clone(), lun)),
-            _ => Err(usage(&format!("`{text}` names no unit: see `tasuki disk ls {text}`"))),
-        }
+        let (target, lun) = unit_of(&url)?;
+        Ok(Self::Unit(url, target, lun))
     }
 
     async fn open(&self, name: &IscsiName, source: bool) -> Result<CopyEnd, CopyError> {
