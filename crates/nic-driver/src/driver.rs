@@ -57,6 +57,8 @@ const DEVICE: u64 = 2;
 const TIMER: u64 = 3;
 const UNSOLICITED: u64 = 4;
 const DATAGRAMS: u64 = 5;
+/// The timer of a device that holds frames back.
+const DELAYED: u64 = 6;
 
 /// The longest sleep while unsolicited frames wait for the time of their next batch, or datagrams
 /// for the inet server.
@@ -225,10 +227,14 @@ impl Driver {
         self.watch_more_queues()
     }
 
-    /// The queues beside the device's first one.
+    /// The queues beside the device's first one, and its timer.
     fn more_queues(&self) -> impl Iterator<Item = (BorrowedFd<'_>, u64)> {
         let device = &self.frames.device;
-        let queues = [(device.unsolicited_fd(), UNSOLICITED), (device.datagrams_fd(), DATAGRAMS)];
+        let queues = [
+            (device.unsolicited_fd(), UNSOLICITED),
+            (device.datagrams_fd(), DATAGRAMS),
+            (device.timer_fd(), DELAYED),
+        ];
         queues.into_iter().filter_map(|(fd, name)| Some((fd?, name)))
     }
 
@@ -563,6 +569,7 @@ impl Companion for Driver {
         }
         match name.wrapping_sub(self.first) {
             CONTROL => self.control_in = 0,
+            DELAYED => self.ask_in = 0,
             DEVICE => {
                 self.ask_in = 0;
                 self.ready = true;

@@ -49,10 +49,8 @@ impl DriverParts {
             Region::map(region.as_fd(), layout.len, Access::ReadWrite)?
         };
         let context = DeviceContext { config, region: &region, layout: &layout };
-        let device = FaultDevice::new(
-            DeviceSlot::new(open(context, device)?).map_err(no_eventfd)?,
-            config.fault,
-        );
+        let slot = DeviceSlot::new(open(context, device)?).map_err(no_eventfd)?;
+        let device = FaultDevice::new(slot, config.fault).map_err(no_timer)?;
         Ok(Self {
             sleeper: Sleeper::new(region.word32(layout.nic_bell)?),
             inet: Ringer::new(region.word32(layout.inet_bell)?, inet_bell),
@@ -71,6 +69,10 @@ impl DriverParts {
 /// The frame region's layout.
 pub(super) fn layout_of(config: &NicConfig) -> NicLayout {
     NicLayout::of(config.offload, config.umem)
+}
+
+fn no_timer(error: io::Error) -> DriverError {
+    DriverError::System { doing: "make a timer", error }
 }
 
 pub(super) fn no_eventfd(error: io::Error) -> DriverError {
