@@ -25,17 +25,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use abi::companion::Companion;
-use abi::control::{
-    BusyPoll, NicConfig, NumberedRequest, ServerEvent, ServerOutput, ServerReply, ServerRequest,
-};
+use abi::control::{BusyPoll, NicConfig, ServerEvent, ServerOutput, ServerReply, ServerRequest};
 use abi::stages::TraceStage;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use shm::descriptors::keep;
-use shm::{Access, Channel, Message, Region, Ringer, Sleep, Sleeper, Spin, TryRecv, spin};
+use shm::{Access, Channel, Region, Ringer, Sleep, Sleeper, Spin, TryRecv, spin};
 
-use self::parts::{DriverParts, OpenDevice, WrappedDevice, layout_of};
+use self::parts::{DriverParts, OpenDevice, WrappedDevice, encode, layout_of, parse};
 use crate::backend::{self, DeviceContext, exactly};
 use crate::device::Device;
 use crate::error::DriverError;
@@ -591,16 +589,6 @@ impl Companion for Driver {
 
 fn epoll_failed(errno: Errno) -> DriverError {
     DriverError::System { doing: "wait for events", error: errno.into() }
-}
-
-fn parse(message: Message) -> Result<(NumberedRequest, Vec<OwnedFd>), DriverError> {
-    let ask = serde_json::from_slice(&message.body)
-        .map_err(|error| DriverError::BadMessage(error.to_string()))?;
-    Ok((ask, message.fds))
-}
-
-fn encode(say: &ServerOutput) -> Vec<u8> {
-    serde_json::to_vec(say).expect("these types have only string keys and finite numbers")
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use abi::control::NicConfig;
+use abi::control::{NicConfig, NumberedRequest, ServerOutput};
 use abi::nic::NicLayout;
-use shm::{Access, Region, Ringer, Sleeper};
+use shm::{Access, Message, Region, Ringer, Sleeper};
 
 use crate::backend::{DeviceContext, exactly};
 use crate::capture::CaptureDevice;
@@ -77,4 +77,16 @@ fn no_timer(error: io::Error) -> DriverError {
 
 pub(super) fn no_eventfd(error: io::Error) -> DriverError {
     DriverError::System { doing: "make an eventfd", error }
+}
+
+/// A request of the supervisor, with its descriptors.
+pub(super) fn parse(message: Message) -> Result<(NumberedRequest, Vec<OwnedFd>), DriverError> {
+    let ask = serde_json::from_slice(&message.body)
+        .map_err(|error| DriverError::BadMessage(error.to_string()))?;
+    Ok((ask, message.fds))
+}
+
+/// A message to the supervisor.
+pub(super) fn encode(say: &ServerOutput) -> Vec<u8> {
+    serde_json::to_vec(say).expect("these types have only string keys and finite numbers")
 }
