@@ -1,13 +1,14 @@
 //! `tasuki-bench storage`: targets and initiators, in one paired run.
 //!
-//! All transports of a path take turns, measurement by measurement; in every other round the last is
-//! first. A ratio is taken within a round. Beside the transports are rows against peers ([`peers`])
-//! and the speed of sealing by the size of a record ([`aead`]).
+//! All transports of a path take turns, measurement by measurement. In every other round the last
+//! is first. A ratio is taken within a round. Beside the transports are rows against peers
+//! ([`peers`]) and the speed of sealing by the size of a record ([`aead`]).
 //!
-//! The load is `tasuki disk bench` on an instance of its own. The processor time of a side is that of
-//! its instance and of its target or initiator, from proc(5), ticks of 10 ms.
+//! The load is `tasuki disk bench` on an instance of its own. The processor time of a side is that
+//! of its instance and of its target or initiator, from proc(5), in ticks of 10 ms.
 
 mod aead;
+mod args;
 mod measure;
 mod peers;
 mod plan;
@@ -16,81 +17,17 @@ mod table;
 mod world;
 
 use std::fs;
-use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use clap::Args;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::args::StorageArgs;
+use self::args::StoragePart;
 use self::measure::{Counted, Place, disk_bench, disk_bench_words, measure};
-use self::plan::{BackEnd, Requests, StoragePath, TRANSPORTS, Transport};
+use self::plan::{StoragePath, TRANSPORTS, Transport};
 use self::row::StorageRow;
-use self::world::{Side, StorageWorld};
+use self::world::{StorageSide, StorageWorld};
 use crate::all;
-
-const EXAMPLES: &str = "\
-Examples:
-  tasuki-bench storage --quick                        a few minutes
-  tasuki-bench storage                                everything, most of an hour
-  tasuki-bench storage --only transports --path wire --back-end null
-  tasuki-bench storage --only peers --rounds 5
-  tasuki-bench storage --only aead --plot aead.svg";
-
-/// What `storage` runs.
-#[derive(Args)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct StorageArgs {
-    /// The `tasuki` command.
-    #[arg(long, env = "TASUKI_BIN", default_value = "target/release/tasuki")]
-    tasuki: PathBuf,
-    /// Rounds, in which everything of a pair takes turns [default: 5, quick 3].
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: Option<u32>,
-    /// Seconds of each measurement [default: 1, quick 0.5].
-    #[arg(long)]
-    seconds: Option<f64>,
-    /// Fewer paths, sizes and rounds.
-    #[arg(long)]
-    quick: bool,
-    /// Only these parts.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "transports,peers,aead")]
-    only: Vec<Part>,
-    /// Only these transports.
-    #[arg(long, value_delimiter = ',')]
-    transport: Vec<String>,
-    /// Only these paths.
-    #[arg(long, value_enum, value_delimiter = ',')]
-    path: Vec<StoragePath>,
-    /// Only these back ends.
-    #[arg(long, value_enum, value_delimiter = ',')]
-    back_end: Vec<BackEnd>,
-    /// Only requests whose title contains this text, such as `read 4K`; may be repeated.
-    #[arg(long, value_name = "TEXT")]
-    case: Vec<String>,
-    /// Draw the speed of sealing into this SVG file.
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
-    /// The file for all figures, as JSON.
-    #[arg(long, default_value = "target/bench-storage.json")]
-    out: PathBuf,
-    /// Measure nothing: show the tables of `--out`.
-    #[arg(long)]
-    show: bool,
-    /// All figures as JSON instead of tables.
-    #[arg(long)]
-    json: bool,
-}
-
-/// A part of `storage`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Part {
-    /// Transports, on all paths.
-    Transports,
-    /// tgt, libiscsi, and TCP alone.
-    Peers,
-    /// Sealing by the size of a record.
-    Aead,
-}
 
 /// All figures.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -101,43 +38,6 @@ struct StorageFound {
     aead: Vec<aead::AeadRow>,
     /// Transports that the build does not know.
     skipped: Vec<String>,
-}
-
-impl StorageArgs {
-    fn rounds(&self) -> u32 {
-        self.rounds.unwrap_or(if self.quick { 3 } else { 5 })
-    }
-
-    fn seconds(&self) -> f64 {
-        self.seconds.unwrap_or(if self.quick { 0.5 } else { 1.0 })
-    }
-
-    fn say(&self, what: &str) {
-        eprintln!("storage: {what}");
-    }
-
-    fn paths(&self) -> Vec<StoragePath> {
-        use StoragePath::{Tap, TapOff, Wire, WireOne, WireTen, WireTenth};
-        let all = if self.quick {
-            vec![Wire, WireOne, Tap]
-        } else {
-            vec![Wire, WireTenth, WireOne, WireTen, Tap, TapOff]
-        };
-        if self.path.is_empty() { all } else { self.path.clone() }
-    }
-
-    fn back_ends(&self) -> Vec<BackEnd> {
-        let all = if self.quick { vec![BackEnd::Memory] } else { BackEnd::ALL.to_vec() };
-        if self.back_end.is_empty() { all } else { self.back_end.clone() }
-    }
-
-    fn requests(&self) -> Vec<Requests> {
-        let mut all = Requests::all(self.quick);
-        all.retain(|it| {
-            self.case.is_empty() || self.case.iter().any(|text| it.title().contains(text.as_str()))
-        });
-        all
-    }
 }
 
 /// Measures, and prints the figures.
@@ -171,19 +71,19 @@ fn measured(args: &StorageArgs) -> Result<StorageFound> {
         ..StorageFound::default()
     };
     let mut number = 0;
-    if args.only.contains(&Part::Aead) {
+    if args.only.contains(&StoragePart::Aead) {
         args.say("sealing by the size of a record");
         found.aead = aead::measure(args.rounds())?;
         if let Some(file) = &args.plot {
             aead::plot(&found.aead, file).with_context(|| file.display().to_string())?;
         }
     }
-    if args.only.contains(&Part::Transports) {
+    if args.only.contains(&StoragePart::Transports) {
         for path in args.paths() {
             transports(args, path, &mut number, &mut found)?;
         }
     }
-    if args.only.contains(&Part::Peers) {
+    if args.only.contains(&StoragePart::Peers) {
         peers::run(args, number, &mut found.rows)?;
     }
     Ok(found)
@@ -219,8 +119,8 @@ fn transports(
         match made {
             Ok(world) => {
                 let counted = Counted {
-                    target: world.processes(Side::Target)?,
-                    initiator: world.processes(Side::Initiator)?,
+                    target: world.processes(StorageSide::Target)?,
+                    initiator: world.processes(StorageSide::Initiator)?,
                 };
                 ready.push((transport.name, world, counted));
             }

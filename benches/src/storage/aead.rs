@@ -1,7 +1,7 @@
 //! The speed of sealing against the size of a record, in memory: why records are large.
 //!
-//! Each figure is the project's own sealer (`seal`), with header, nonce and tag of every record, over
-//! the same bytes cut into records of one size. The picture is an SVG file.
+//! Each figure is the project's own sealer (`seal`), with header, nonce and tag of every record,
+//! over the same bytes cut into records of one size. The picture is an SVG file.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

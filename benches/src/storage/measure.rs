@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::plan::{BackEnd, Requests};
 use super::row::StorageRow;
-use super::world::{Seconds, Side, StorageWorld};
+use super::world::{Seconds, StorageSide, StorageWorld};
 use crate::machine::Watch;
 use crate::processor_time;
 use crate::row::Sample;
@@ -28,7 +28,7 @@ pub(super) struct Counted {
 }
 
 /// What an initiator prints.
-pub(super) struct Reading {
+pub(super) struct InitiatorReading {
     rate: f64,
     p50_us: Option<f64>,
     p99_us: Option<f64>,
@@ -37,7 +37,7 @@ pub(super) struct Reading {
 }
 
 /// Reads what an initiator has printed.
-pub(super) type Parse = fn(&str, f64) -> Result<Reading>;
+pub(super) type Parse = fn(&str, f64) -> Result<InitiatorReading>;
 
 /// Runs the initiator for about `seconds` and reads its output.
 pub(super) fn measure(
@@ -49,7 +49,8 @@ pub(super) fn measure(
 ) -> Result<StorageRow> {
     let watch = Watch::new()?;
     let times = || -> (Seconds, Seconds, Seconds) {
-        let devices = [Side::Target, Side::Initiator].map(|side| world.device_seconds(side));
+        let devices =
+            [StorageSide::Target, StorageSide::Initiator].map(|side| world.device_seconds(side));
         let of = |pids: &[u32], device| {
             let all = pids.iter().filter_map(|pid| processor_time::of_process(*pid));
             all.fold((0.0, device), |(u, s), (user, system)| (u + user, s + system))
@@ -91,11 +92,11 @@ pub(super) fn measure(
 }
 
 /// What `tasuki disk bench --json` prints.
-pub(super) fn disk_bench(said: &str, _: f64) -> Result<Reading> {
+pub(super) fn disk_bench(said: &str, _: f64) -> Result<InitiatorReading> {
     let said: Value = serde_json::from_str(said).context("what `tasuki disk bench` prints")?;
     let number = |value: &Value| value.as_f64().context("a number of `tasuki disk bench`");
     let latency = &said["latency_us"];
-    Ok(Reading {
+    Ok(InitiatorReading {
         rate: number(&said["requests_per_second"])?,
         p50_us: Some(number(&latency["p50"])?),
         p99_us: Some(number(&latency["p99"])?),
@@ -104,17 +105,17 @@ pub(super) fn disk_bench(said: &str, _: f64) -> Result<Reading> {
 }
 
 /// What iscsi-perf prints: the last average.
-pub(super) fn iscsi_perf(said: &str, seconds: f64) -> Result<Reading> {
+pub(super) fn iscsi_perf(said: &str, seconds: f64) -> Result<InitiatorReading> {
     let averages = said.rsplit("iops average ").next().filter(|_| said.contains("iops average "));
     let number = averages.and_then(|rest| rest.split_whitespace().next());
     let rate = number.and_then(|number| number.parse().ok()).context("iscsi-perf's average")?;
-    Ok(Reading { rate, p50_us: None, p99_us: None, seconds })
+    Ok(InitiatorReading { rate, p50_us: None, p99_us: None, seconds })
 }
 
 /// What a client of [`crate::client`] prints.
-pub(super) fn of_sample(sample: Sample) -> Result<Reading> {
+pub(super) fn of_sample(sample: &Sample) -> Result<InitiatorReading> {
     let p50_us = Some(sample.median_us.context("a median")?);
-    Ok(Reading { rate: sample.rate, p50_us, p99_us: sample.p99_us, seconds: 0.0 })
+    Ok(InitiatorReading { rate: sample.rate, p50_us, p99_us: sample.p99_us, seconds: 0.0 })
 }
 
 /// The words of `tasuki disk bench` for these requests.

@@ -1,20 +1,19 @@
 //! Rows against peers: tgt as target, libiscsi as initiator, and TCP alone.
 //!
-//! | row | ends | path |
-//! |---|---|---|
-//! | target | the same initiator, our target or tgt | a bridge; ours is behind a TAP device, tgt on the kernel's stack behind veth |
-//! | initiator | `tasuki disk bench` or iscsi-perf, our target | both initiators on one instance, over a wire |
-//! | depth 1 | a read of 4 KiB of a null unit, or an echo of 48 bytes over TCP | both over a wire |
+//! * Target: the same initiator, our target or tgt, over a bridge. Our instance is behind a TAP
+//!   device, tgt is on the kernel's stack behind a veth pair.
+//! * Initiator: `tasuki disk bench` or iscsi-perf, both on one instance, over a wire to our target.
+//! * Depth 1: a read of 4 KiB of a null unit, or an echo of 48 bytes by TCP, over a wire.
 
 use std::process::{Child, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::StorageArgs;
+use super::args::StorageArgs;
 use super::measure::{Counted, Parse, Place, disk_bench, disk_bench_words, iscsi_perf, measure};
 use super::plan::{Access, BackEnd, Requests, StoragePath, TRANSPORTS};
 use super::row::StorageRow;
-use super::world::{Side, StorageWorld, TARGET, Tgt};
+use super::world::{StorageSide, StorageWorld, TARGET, Tgt};
 
 /// Columns of the rows.
 pub(super) const OURS_BY_PERF: &str = "iscsi-perf on the kernel, our target";
@@ -68,10 +67,10 @@ fn missing(programs: &[&'static str]) -> Option<&'static str> {
 /// The same initiator, our target or tgt.
 fn targets(args: &StorageArgs, world: &StorageWorld, rows: &mut Vec<StorageRow>) -> Result<()> {
     let tgt = Tgt::new(world)?;
-    let ours = Counted { target: world.processes(Side::Target)?, initiator: Vec::new() };
+    let ours = Counted { target: world.processes(StorageSide::Target)?, initiator: Vec::new() };
     let theirs = Counted { target: vec![tgt.process()], initiator: Vec::new() };
     let with_ours = |target: &[u32]| -> Result<Counted> {
-        Ok(Counted { target: target.to_vec(), initiator: world.processes(Side::Initiator)? })
+        Ok(Counted { target: target.to_vec(), initiator: world.processes(StorageSide::Initiator)? })
     };
     let (ours_both, theirs_ours) = (with_ours(&ours.target)?, with_ours(&theirs.target)?);
     for back_end in [BackEnd::Null, BackEnd::Memory] {
@@ -91,8 +90,8 @@ fn targets(args: &StorageArgs, world: &StorageWorld, rows: &mut Vec<StorageRow>)
 /// Our initiator, or libiscsi's by the preloaded library, on one instance.
 fn initiators(args: &StorageArgs, world: &StorageWorld, rows: &mut Vec<StorageRow>) -> Result<()> {
     let counted = Counted {
-        target: world.processes(Side::Target)?,
-        initiator: world.processes(Side::Initiator)?,
+        target: world.processes(StorageSide::Target)?,
+        initiator: world.processes(StorageSide::Initiator)?,
     };
     for back_end in [BackEnd::Null, BackEnd::Memory] {
         let url = world.url(back_end);
@@ -132,12 +131,12 @@ fn paired(
             for run in order {
                 args.say(&format!("{}, {}, {}", requests.title(), back_end.name(), run.column));
                 let place = Place { column: run.column, back_end, requests, round };
-                // iscsi-perf counts whole seconds, and one fewer than it is told.
+                // iscsi-perf takes whole seconds, and needs two of them for an average.
                 let seconds = if run.perf { args.seconds().ceil() + 1.0 } else { args.seconds() };
                 let (command, parse): (_, Parse) = if run.perf {
                     let words = perf_words(requests, run.url, seconds);
                     if on_instance {
-                        (world.on_instance(Side::Initiator, &words), iscsi_perf)
+                        (world.on_instance(StorageSide::Initiator, &words), iscsi_perf)
                     } else {
                         (world.inside(&words[0], &words[1..]), iscsi_perf)
                     }
@@ -171,7 +170,7 @@ impl EchoServer {
         use std::io::{BufRead as _, BufReader};
         let me = std::env::current_exe()?.to_string_lossy().into_owned();
         let bind = format!("0.0.0.0:{PORT}");
-        let mut command = world.on_instance(Side::Target, &[&me, "serve", "--bind", &bind]);
+        let mut command = world.on_instance(StorageSide::Target, &[&me, "serve", "--bind", &bind]);
         let child = command.stdout(Stdio::piped()).spawn().context("starting the echo server")?;
         let mut server = Self(child);
         let mut line = String::new();
@@ -196,8 +195,8 @@ impl Drop for EchoServer {
 /// Depth 1 of a null unit, and a TCP round trip in turn with it.
 fn echoes(args: &StorageArgs, world: &StorageWorld, rows: &mut Vec<StorageRow>) -> Result<()> {
     let counted = Counted {
-        target: world.processes(Side::Target)?,
-        initiator: world.processes(Side::Initiator)?,
+        target: world.processes(StorageSide::Target)?,
+        initiator: world.processes(StorageSide::Initiator)?,
     };
     let _server = EchoServer::new(world)?;
     let requests = Requests { access: Access::RandRead, bytes: 4096, depth: 1 };
@@ -210,13 +209,13 @@ fn echoes(args: &StorageArgs, world: &StorageWorld, rows: &mut Vec<StorageRow>) 
         let place = Place { column: DEPTH_ONE, back_end: BackEnd::Null, requests, round };
         rows.push(measure(world, &place, &counted, read, (args.seconds(), disk_bench))?);
         let words = [&*me, "client", "--connect", &to, "--test", "rtt", "--size", "48"];
-        let echo = world.on_instance(Side::Initiator, &words);
+        let echo = world.on_instance(StorageSide::Initiator, &words);
         let place = Place { column: ECHO, back_end: BackEnd::Null, requests, round };
         rows.push(measure(world, &place, &counted, echo, (args.seconds(), echo_reading))?);
     }
     Ok(())
 }
 
-fn echo_reading(said: &str, _: f64) -> Result<super::measure::Reading> {
-    super::measure::of_sample(serde_json::from_str(said).context("what the client prints")?)
+fn echo_reading(said: &str, _: f64) -> Result<super::measure::InitiatorReading> {
+    super::measure::of_sample(&serde_json::from_str(said).context("what the client prints")?)
 }

@@ -1,8 +1,8 @@
 //! Two instances and what lies between them, with a target at one and initiators at the other.
 //!
-//! Over a wire nothing of the kernel's network is between them. The TAP devices of the two are ports
-//! of one bridge, in a namespace. There initiators of the kernel's stack have an address, and a peer
-//! of the kernel's stack ([`Tgt`]) is behind a veth pair that is one more port.
+//! Over a wire nothing of the kernel's network is between them. The TAP devices of the two are
+//! ports of one bridge, in a namespace. There initiators of the kernel's stack have an address, and
+//! a peer of the kernel's stack ([`Tgt`]) is behind a veth pair that is one more port.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub(super) type Seconds = (f64, f64);
 
 /// A side of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum StorageSide {
     Target,
     Initiator,
 }
@@ -75,8 +75,8 @@ impl StorageWorld {
             world.ip("link add br0 type bridge")?;
             world.ip("link set br0 up")?;
         }
-        world.up(Side::Target)?;
-        world.up(Side::Initiator)?;
+        world.up(StorageSide::Target)?;
+        world.up(StorageSide::Initiator)?;
         if path.is_tap() {
             world.ip(&format!("addr add {BRIDGE}/24 dev br0"))?;
             if path == StoragePath::TapOff {
@@ -87,15 +87,15 @@ impl StorageWorld {
         Ok(world)
     }
 
-    fn instance(&self, side: Side) -> String {
-        let letter = if side == Side::Target { "t" } else { "i" };
+    fn instance(&self, side: StorageSide) -> String {
+        let letter = if side == StorageSide::Target { "t" } else { "i" };
         format!("{}{letter}", self.tag)
     }
 
-    fn up(&self, side: Side) -> Result<()> {
+    fn up(&self, side: StorageSide) -> Result<()> {
         let (address, tap) = match side {
-            Side::Target => (TARGET, TAPS[0]),
-            Side::Initiator => (INITIATOR, TAPS[1]),
+            StorageSide::Target => (TARGET, TAPS[0]),
+            StorageSide::Initiator => (INITIATOR, TAPS[1]),
         };
         let (cidr, name) = (format!("{address}/24"), self.instance(side));
         let mut words = vec!["up".to_owned(), "--address".to_owned(), cidr];
@@ -107,11 +107,11 @@ impl StorageWorld {
         } else {
             add(&[&format!("wire:{}", self.folder.join("wire").display())]);
             // One end delays both directions.
-            if let (Some(delay), Side::Target) = (self.path.delay_us(), side) {
+            if let (Some(delay), StorageSide::Target) = (self.path.delay_us(), side) {
                 add(&["--fault", &format!("delay_us={delay},super_segments=on")]);
             }
         }
-        add(self.transport.instances[usize::from(side == Side::Initiator)]);
+        add(self.transport.instances[usize::from(side == StorageSide::Initiator)]);
         add(&[&name]);
         run(&mut self.inside(&self.tasuki, &words))?;
         if self.path.is_tap() {
@@ -124,7 +124,7 @@ impl StorageWorld {
     fn target(&mut self, back_ends: &[BackEnd]) -> Result<()> {
         let mut words = vec!["target".to_owned(), "up".to_owned(), self.tag.clone()];
         words.extend(self.transport.target.iter().map(|word| (*word).to_owned()));
-        words.extend(["--net".to_owned(), self.instance(Side::Target)]);
+        words.extend(["--net".to_owned(), self.instance(StorageSide::Target)]);
         let image = self.folder.join("image").display().to_string();
         write_image(Path::new(&image))?;
         // All have a unit, so that numbers do not depend on the choice.
@@ -149,7 +149,7 @@ impl StorageWorld {
         write_image(Path::new(&source))?;
         let to = self.url(BackEnd::Memory);
         let mut copy = self.inside(&self.tasuki, &["disk", "copy", &source, &to, "--net"]);
-        run(copy.arg(self.instance(Side::Initiator)).args(self.transport.initiator))?;
+        run(copy.arg(self.instance(StorageSide::Initiator)).args(self.transport.initiator))?;
         Ok(std::fs::remove_file(source)?)
     }
 
@@ -165,7 +165,7 @@ impl StorageWorld {
     }
 
     /// A program on one of the instances.
-    pub(super) fn on_instance(&self, side: Side, words: &[impl AsRef<OsStr>]) -> Command {
+    pub(super) fn on_instance(&self, side: StorageSide, words: &[impl AsRef<OsStr>]) -> Command {
         let net = self.instance(side);
         let mut command = self.inside(&self.tasuki, &["run", "--net", &net, "--"]);
         command.args(words);
@@ -175,7 +175,7 @@ impl StorageWorld {
     /// `tasuki disk bench`, on the initiator's instance.
     pub(super) fn disk_bench(&self, url: &str, words: &[String]) -> Command {
         let mut command = self.inside(&self.tasuki, &["disk", "bench", url, "--json"]);
-        command.args(["--net", &self.instance(Side::Initiator)]);
+        command.args(["--net", &self.instance(StorageSide::Initiator)]);
         command.args(self.transport.initiator).args(words);
         command
     }
@@ -187,7 +187,7 @@ impl StorageWorld {
     }
 
     /// Pids of a side: those of the instance, and the target's.
-    pub(super) fn processes(&self, side: Side) -> Result<Vec<u32>> {
+    pub(super) fn processes(&self, side: StorageSide) -> Result<Vec<u32>> {
         let told = |words: &[&str]| -> Result<Value> {
             let output = self.inside(&self.tasuki, words).output()?;
             Ok(serde_json::from_slice(&output.stdout)?)
@@ -196,7 +196,7 @@ impl StorageWorld {
         let instance = told(&["ps", "--json", &self.instance(side)])?;
         let listed = instance[0]["processes"].as_array().context("processes")?;
         let mut pids: Vec<u32> = listed.iter().filter_map(pid).collect();
-        if side == Side::Target {
+        if side == StorageSide::Target {
             pids.extend(pid(&told(&["target", "ls", "--json", &self.tag])?[0]));
         }
         pids.sort_unstable();
@@ -205,8 +205,8 @@ impl StorageWorld {
     }
 
     /// What the kernel receives for the writer of a side's TAP device counts as that side's.
-    pub(super) fn device_seconds(&self, side: Side) -> f64 {
-        let tap = TAPS[usize::from(side == Side::Initiator)];
+    pub(super) fn device_seconds(&self, side: StorageSide) -> f64 {
+        let tap = TAPS[usize::from(side == StorageSide::Initiator)];
         if self.path.is_tap() { processor_time::of_device(tap) } else { 0.0 }
     }
 
@@ -222,7 +222,7 @@ impl Drop for StorageWorld {
         if self.target_up {
             let _ = self.inside(&self.tasuki, &["target", "down", &self.tag]).output();
         }
-        for side in [Side::Initiator, Side::Target] {
+        for side in [StorageSide::Initiator, StorageSide::Target] {
             let _ = self.inside(&self.tasuki, &["down", &self.instance(side)]).output();
         }
     }
