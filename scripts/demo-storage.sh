@@ -24,7 +24,8 @@ space=tasuki-$net
 loop=
 mount=
 
-inside() { ip netns exec "$space" "$@"; }
+# Not `ip netns exec`, which hides mounts.
+inside() { nsenter --net="/run/netns/$space" "$@"; }
 
 unmount() {
     ! mountpoint -q "$work/ext4" || umount "$work/ext4" || true
@@ -79,12 +80,13 @@ ticks() {
 now() { date +%s.%N; }
 
 # The figures of a step: begin, then end NAME BYTES.
-begin() { began=$(now); before_t=$(ticks t); before_i=$(ticks i); children=$(used); }
+begin() { before_t=$(ticks t); before_i=$(ticks i); children=$(used); began=$(now); }
 # Processor time of the ended children of this shell: the initiator, where it is a command.
 used() { sed 's/.*) //' "/proc/$$/stat" | awk '{ print $14, $15 }'; }
 finish() {
     ended=$(now)
-    echo "$1 $began $ended $before_t $(ticks t) $before_i $(ticks i) $children $(used)" |
+    since=$(used)
+    echo "$1 $began $ended $before_t $(ticks t) $before_i $(ticks i) $children $since" |
         awk -v size="$size" -v count="$2" -v hz="$(getconf CLK_TCK)" '{
             copies = count == "yes"
             own = $10 - $8 + copies * ($14 - $12); kernel = $11 - $9 + copies * ($15 - $13)
@@ -100,21 +102,21 @@ check() {
     fi
 }
 
-# ext4 on a loop device on the FUSE file of the unit. Fails before anything is written if that cannot be.
+# ext4 on a loop device on the FUSE file of the unit. Fails before anything is measured if that cannot be.
 by_mount() {
-    [ -e /dev/fuse ] && "$tasuki" disk mount --help >/dev/null 2>&1 || return 1
+    why="this build has no tasuki disk mount"
+    "$tasuki" disk mount --help >/dev/null 2>&1 || return 1
+    why="/dev/fuse is missing"
+    [ -e /dev/fuse ] || return 1
     mkdir -p "$work/fuse" "$work/ext4"
-    # The command stays in the foreground, or goes to the background: then umount ends it.
-    inside "$tasuki" disk mount "$url" "$work/fuse" --net "$net-i" >"$work/mount" 2>&1 &
+    inside "$tasuki" disk mount "$url" "$work/fuse" --foreground --net "$net-i" >"$work/said" 2>&1 &
     mount=$!
     for _ in $(seq 100); do
         [ ! -e "$work/fuse/disk" ] || break
         sleep 0.05
     done
-    [ -e "$work/fuse/disk" ] || { unmount; return 1; }
-    mkfs.ext4 -q -F "$work/fuse/disk" || { unmount; return 1; }
-    loop=$(losetup --find --show --direct-io=on "$work/fuse/disk" 2>/dev/null) || { unmount; return 1; }
-    mount -t ext4 "$loop" "$work/ext4" || { unmount; return 1; }
+    [ -e "$work/fuse/disk" ] || { unmount; why=$(tail -n 1 "$work/said"); return 1; }
+    prepare >"$work/said" 2>&1 || { unmount; why=$(tail -n 1 "$work/said"); return 1; }
     way="ext4 on tasuki disk mount"
     say "$transport: writing to ext4"
     begin
@@ -130,6 +132,11 @@ by_mount() {
     umount "$work/ext4"
     e2fsck -f -n "$loop" >/dev/null 2>&1 || { echo "e2fsck finds faults over $transport" >&2; exit 1; }
     unmount
+}
+
+prepare() {
+    mkfs.ext4 -q -F "$work/fuse/disk" &&
+        loop=$(losetup --find --show --direct-io=on "$work/fuse/disk") && mount -t ext4 "$loop" "$work/ext4"
 }
 
 by_copy() {
@@ -170,7 +177,7 @@ while read -r transport scheme options <&3; do
         continue
     fi
     url="$scheme://10.219.0.1/iqn.2026-11.tasuki:$net/0"
-    by_mount || by_copy
+    by_mount || { echo "$transport without a mount: $why"; by_copy; }
     rm -f "$work/back" "$work/whole"
     inside "$tasuki" target down "$net"
     say ""
