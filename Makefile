@@ -6,10 +6,10 @@ SEEDS ?= 10000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 TO = $(DESTDIR)$(PREFIX)
 # Installed in their folders, so that the links between them hold.
-DOCUMENTS := $(wildcard *.md LICENSE-* docs/*.md docs/*/*.md docs/*/*/*.md examples/*)
+DOCUMENTS := $(wildcard *.md LICENSE-* docs/*.md docs/*/*.md docs/*/*.svg docs/*/*/*.md examples/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo test test-programs sim conformance bench bench-applications bench-peers bench-instructions scale fmt clippy loom fuzz fuzz-hostile soak doc tidy man clean install uninstall
+.PHONY: help deps build demo demo-storage test test-programs sim conformance bench bench-applications bench-peers bench-storage bench-instructions scale fmt clippy loom fuzz fuzz-hostile soak doc tidy man clean install uninstall
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,10 @@ build: ## Build the release binary and the shim: target/release/tasuki
 demo: build ## Download 256 MiB with an unmodified curl over Tasuki, then over the kernel (root)
 	@scripts/deps.sh demo
 	scripts/demo.sh
+
+demo-storage: build ## Make and check ext4 on a disk between two instances, over each transport (root)
+	@scripts/deps.sh demo-storage
+	scripts/demo-storage.sh
 
 test: ## Check and test everything: style, documentation, units, loom models, real processes
 	scripts/test.sh
@@ -51,6 +55,10 @@ PEERS ?= $(TARGET)/peers
 bench-peers: build ## Measure smoltcp, lwIP and gVisor's netstack beside Tasuki and the kernel (root)
 	@scripts/deps.sh demo
 	scripts/bench-peers.sh $(PEERS) $(TARGET)/release/tasuki
+
+bench-storage: build ## Measure targets and initiators beside tgt and libiscsi, about an hour (root): [STORAGE=--quick]
+	@scripts/deps.sh bench-storage
+	$(CARGO) run --release -p tasuki-benches -- storage --tasuki $(TARGET)/release/tasuki --out $(TARGET)/bench-storage.json $(STORAGE)
 
 bench-instructions: ## Count the instructions of all paths with valgrind: [INSTRUCTIONS="--check FILE"]
 	@scripts/deps.sh instructions

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# deps.sh [build|demo|bench|applications|instructions|test|programs]: makes sure that the tools for that task are there. As root
-# on a system with apt it installs missing tools. Otherwise it prints their names and how to get them. It is
+# deps.sh [build|demo|demo-storage|bench|bench-storage|applications|instructions|test|programs]: makes sure that the
+# tools for that task are there. As root on a system with apt it installs missing tools. Otherwise it prints their
+# names and how to get them. It is
 # quick when nothing is missing.
 set -eu
 what=${1:-test}
@@ -9,6 +10,8 @@ what=${1:-test}
 tools="gcc:gcc"
 [ "$what" = build ] || tools="$tools python3:python3 ip:iproute2 curl:curl sha256sum:coreutils"
 [ "$what" != bench ] || tools="$tools ethtool:ethtool taskset:util-linux sysctl:procps"
+[ "$what" != bench-storage ] || tools="$tools ethtool:ethtool taskset:util-linux tgtd:tgt tgtadm:tgt iscsi-perf:libiscsi-bin"
+[ "$what" != demo-storage ] || tools="$tools nsenter:util-linux losetup:mount mkfs.ext4:e2fsprogs fusermount3:fuse3"
 [ "$what" != applications ] || tools="$tools taskset:util-linux prlimit:util-linux setpriv:util-linux sysctl:procps
     redis-server:redis-server redis-benchmark:redis-tools nginx:nginx wrk:wrk iperf3:iperf3 sockperf:sockperf
     postgres:postgresql pgbench:postgresql memcached:memcached memcaslap:libmemcached-tools"

@@ -224,7 +224,7 @@ fn tables_of(found: &Found) -> String {
 }
 
 /// System, processors and their kind.
-fn machine() -> String {
+pub(crate) fn machine() -> String {
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy().into_owned();
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -238,7 +238,7 @@ fn machine() -> String {
 }
 
 /// The version, and the commit if it is known.
-fn tasuki(command: &Path) -> Result<String> {
+pub(crate) fn tasuki(command: &Path) -> Result<String> {
     let output = Command::new(command).arg("--version").output();
     let output = output.with_context(|| format!("{} --version", command.display()))?;
     let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();

@@ -19,9 +19,11 @@
 //! * `applications` runs the benchmarks that programs bring along: redis-benchmark, wrk, iperf3.
 //! * `fairness` measures a client beside another that does its worst.
 //! * `states` measures round trips where idle processors halt, and where they are kept awake.
+//! * `storage` measures targets and initiators, by transport, path and back end, and beside peers.
 //! * `all` runs everything; `targets` and `tables` show the results.
 //!
 //! ```text layers
+//! storage: targets and initiators
 //! all: every part, one after the other
 //! targets: results beside the targets
 //! found: the results of all parts
@@ -66,6 +68,7 @@ mod serve;
 mod setup;
 mod smoltcp_peer;
 mod states;
+mod storage;
 mod syscalls;
 mod targets;
 mod transport;
@@ -120,6 +123,8 @@ enum Command {
     Idle(instruments::InstanceArgs),
     /// Round trips of several programs at once, with and without spinning (needs root).
     Programs(programs::ProgramsArgs),
+    /// Targets and initiators: transports, peers, sealing (needs root).
+    Storage(storage::StorageArgs),
     /// Programs' own benchmarks, on Tasuki and on the kernel (needs root).
     Applications(applications::ApplicationsArgs),
     /// Removes what a run has made when the run ends.
@@ -168,6 +173,7 @@ fn main() -> anyhow::Result<()> {
         Command::Idle(args) => idle::idle(&args),
         Command::Programs(args) => programs::run(&args),
         Command::Applications(args) => applications::run(&args),
+        Command::Storage(args) => storage::run(&args),
         Command::CleanUp(args) => cleanup::run(&args),
         Command::States(args) => states::run(&args),
         Command::KeepAwake => machine::keep_awake(),

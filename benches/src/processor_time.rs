@@ -21,6 +21,23 @@ pub(crate) fn of_children() -> Option<(f64, f64)> {
     Some((user as f64 / USER_HZ, system as f64 / USER_HZ))
 }
 
+/// User and system seconds of a process that runs, with all of its threads.
+pub(crate) fn of_process(pid: u32) -> Option<(f64, f64)> {
+    let [user, system] = ticks(pid, OWN)?;
+    Some((user as f64 / USER_HZ, system as f64 / USER_HZ))
+}
+
+/// Seconds of the kernel threads that receive frames of this device.
+pub(crate) fn of_device(device: &str) -> f64 {
+    let name = format!("napi/{device}-");
+    let of_it = |pid: &u32| {
+        let comm = fs::read_to_string(format!("/proc/{pid}/comm"));
+        comm.is_ok_and(|comm| comm.starts_with(&name))
+    };
+    let ticks = all().into_iter().filter(of_it).filter_map(|pid| ticks(pid, OWN));
+    ticks.flatten().sum::<u64>() as f64 / USER_HZ
+}
+
 /// How often new ones are looked for.
 const SEARCH: Duration = Duration::from_millis(50);
 
@@ -95,6 +112,8 @@ mod tests {
             );
         }
         assert_eq!(ticks(u32::MAX, OWN), None);
+        assert!(of_process(pid).is_some_and(|(user, system)| user + system > 0.0));
+        assert_eq!((of_process(u32::MAX), of_device("nothing")), (None, 0.0));
         assert_eq!(KernelThreads::new().seconds(), 0.0);
     }
 }

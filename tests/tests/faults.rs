@@ -64,6 +64,16 @@ fn all_faults_at_once() {
     both_ways("loss=0.005,duplicate=0.01,reorder=0.01,corrupt=0.002,seed=5", "fault.lost");
 }
 
+#[test]
+fn delay() {
+    both_ways("delay_us=2000", "fault.delayed");
+}
+
+#[test]
+fn delay_with_loss() {
+    both_ways("delay_us=2000,loss=0.01,seed=10", "fault.lost");
+}
+
 /// Both ways at once with offloads, in this mode, where whole super-segments meet `fault`.
 fn super_segments(mode: Mode, fault: &str, counter: &str) {
     const BYTES: usize = 64 << 20;
@@ -113,4 +123,14 @@ fn super_segments_twice_and_late_split_mode() {
 fn super_segments_twice_and_late_fused_mode() {
     let fault = "loss=0.005,duplicate=0.01,reorder=0.02,seed=9";
     super_segments(Mode::Fused, fault, "fault.lost-super-segments");
+}
+
+#[test]
+fn delay_of_super_segments_split_mode() {
+    super_segments(Mode::Split, "delay_us=1000", "fault.delayed");
+}
+
+#[test]
+fn delay_of_super_segments_fused_mode() {
+    super_segments(Mode::Fused, "delay_us=1000", "fault.delayed");
 }

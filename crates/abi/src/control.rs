@@ -310,6 +310,8 @@ pub struct FaultConfig {
     pub reorder: f64,
     /// One bit flipped.
     pub corrupt: f64,
+    /// Microseconds for which each frame stays in the wrapper, in both directions.
+    pub delay_us: u32,
     /// Seed of the random numbers. The same seed and the same frames give the same faults.
     pub seed: u64,
     /// Faults hit frames as stack and device exchange them, super-segments included. Otherwise they

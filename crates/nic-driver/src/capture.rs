@@ -158,6 +158,10 @@ impl<D: Device> Device for CaptureDevice<D> {
         self.inner.datagrams_reported();
     }
 
+    fn timer_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.timer_fd()
+    }
+
     fn set_crowded(&mut self, crowded: bool) {
         self.inner.set_crowded(crowded);
     }

@@ -214,6 +214,12 @@ pub trait Device: Send {
     /// `datagrams_fd` was readable. Until that queue is empty, [`Device::pending`] says so.
     fn datagrams_reported(&mut self) {}
 
+    /// Edge-triggered: readable when the time of a frame within the device has come; `None` if it
+    /// has no timer. [`Device::receive`] then serves both directions.
+    fn timer_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
     /// The inet server has many frames to take already, or not (again): datagrams may wait for it
     /// while segments come as well.
     fn set_crowded(&mut self, _crowded: bool) {}
@@ -308,6 +314,10 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn datagrams_reported(&mut self) {
         (**self).datagrams_reported();
+    }
+
+    fn timer_fd(&self) -> Option<BorrowedFd<'_>> {
+        (**self).timer_fd()
     }
 
     fn set_crowded(&mut self, crowded: bool) {

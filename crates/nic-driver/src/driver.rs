@@ -25,17 +25,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use abi::companion::Companion;
-use abi::control::{
-    BusyPoll, NicConfig, NumberedRequest, ServerEvent, ServerOutput, ServerReply, ServerRequest,
-};
+use abi::control::{BusyPoll, NicConfig, ServerEvent, ServerOutput, ServerReply, ServerRequest};
 use abi::stages::TraceStage;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use shm::descriptors::keep;
-use shm::{Access, Channel, Message, Region, Ringer, Sleep, Sleeper, Spin, TryRecv, spin};
+use shm::{Access, Channel, Region, Ringer, Sleep, Sleeper, Spin, TryRecv, spin};
 
-use self::parts::{DriverParts, OpenDevice, WrappedDevice, layout_of};
+use self::parts::{DriverParts, OpenDevice, WrappedDevice, encode, layout_of, parse};
 use crate::backend::{self, DeviceContext, exactly};
 use crate::device::Device;
 use crate::error::DriverError;
@@ -57,6 +55,8 @@ const DEVICE: u64 = 2;
 const TIMER: u64 = 3;
 const UNSOLICITED: u64 = 4;
 const DATAGRAMS: u64 = 5;
+/// The timer of a device that holds frames back.
+const DELAYED: u64 = 6;
 
 /// The longest sleep while unsolicited frames wait for the time of their next batch, or datagrams
 /// for the inet server.
@@ -225,10 +225,14 @@ impl Driver {
         self.watch_more_queues()
     }
 
-    /// The queues beside the device's first one.
+    /// The queues beside the device's first one, and its timer.
     fn more_queues(&self) -> impl Iterator<Item = (BorrowedFd<'_>, u64)> {
         let device = &self.frames.device;
-        let queues = [(device.unsolicited_fd(), UNSOLICITED), (device.datagrams_fd(), DATAGRAMS)];
+        let queues = [
+            (device.unsolicited_fd(), UNSOLICITED),
+            (device.datagrams_fd(), DATAGRAMS),
+            (device.timer_fd(), DELAYED),
+        ];
         queues.into_iter().filter_map(|(fd, name)| Some((fd?, name)))
     }
 
@@ -563,6 +567,7 @@ impl Companion for Driver {
         }
         match name.wrapping_sub(self.first) {
             CONTROL => self.control_in = 0,
+            DELAYED => self.ask_in = 0,
             DEVICE => {
                 self.ask_in = 0;
                 self.ready = true;
@@ -584,16 +589,6 @@ impl Companion for Driver {
 
 fn epoll_failed(errno: Errno) -> DriverError {
     DriverError::System { doing: "wait for events", error: errno.into() }
-}
-
-fn parse(message: Message) -> Result<(NumberedRequest, Vec<OwnedFd>), DriverError> {
-    let ask = serde_json::from_slice(&message.body)
-        .map_err(|error| DriverError::BadMessage(error.to_string()))?;
-    Ok((ask, message.fds))
-}
-
-fn encode(say: &ServerOutput) -> Vec<u8> {
-    serde_json::to_vec(say).expect("these types have only string keys and finite numbers")
 }
 
 #[cfg(test)]

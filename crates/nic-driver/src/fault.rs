@@ -11,22 +11,33 @@
 //!
 //! A **reordered** frame is held back until 1 to 3 later frames of its direction have passed it. If
 //! none follows it stays, and to the ends it is lost until one of them retransmits something.
+//!
+//! With a **delay** each frame of either direction stays here for that time, as on a long wire. A
+//! timer wakes the driver for the oldest. A direction whose line is full takes no more frames.
 
-use std::collections::VecDeque;
+mod delay;
+
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use abi::control::FaultConfig;
 use abi::offload::{Features, RxOffload, TxOffload};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
+use self::delay::DelayLine;
 use crate::device::{Device, Part, Pending, Placed, Received};
+use crate::timer::DeviceTimer;
 
 /// Most frames that one direction holds back at a time; one more is let through in order.
 const HELD_MOST: usize = 16;
 /// Frames to be sent that may wait here for room in the device.
 const OUTBOX_MOST: usize = 64;
+/// Frames of one direction that may be on their way where there is a delay.
+const LINE_MOST: usize = 4096;
+/// The shortest time that the timer is set to: zero would be never.
+const SOON: Duration = Duration::from_nanos(1);
 
 /// A device that makes the faults of a [`FaultConfig`].
 #[derive(Debug)]
@@ -38,6 +49,10 @@ pub struct FaultDevice<D> {
     rx: Direction<RxOffload>,
     tx: Direction<TxOffload>,
     scratch: Vec<u8>,
+    /// Of frames on their way, if there is a delay.
+    timer: Option<DeviceTimer>,
+    /// What the timer is set to.
+    alarm: Option<Instant>,
 }
 
 /// A frame with its offload.
@@ -50,10 +65,27 @@ impl<D: Device> FaultDevice<D> {
     }
 
     /// Wraps `inner`.
-    pub fn new(inner: D, config: FaultConfig) -> Self {
+    ///
+    /// # Errors
+    /// The system's: there is no timer for the delay.
+    pub fn new(inner: D, config: FaultConfig) -> io::Result<Self> {
         let (none, whole) = (config.is_none(), config.super_segments);
         let (rx, tx) = (Direction::new(config, 0), Direction::new(config, 1));
-        Self { inner, none, whole, rx, tx, scratch: Vec::new() }
+        let timer = if config.delay_us > 0 { Some(DeviceTimer::new()?) } else { None };
+        Ok(Self { inner, none, whole, rx, tx, scratch: Vec::new(), timer, alarm: None })
+    }
+
+    /// Sets the timer to the time of the oldest frame on its way.
+    fn set_alarm(&mut self) -> io::Result<()> {
+        let Some(timer) = &self.timer else { return Ok(()) };
+        let next = [self.rx.ready.next_due(), self.tx.ready.next_due()].into_iter().flatten().min();
+        if next != self.alarm {
+            if let Some(next) = next {
+                timer.set(next.saturating_duration_since(Instant::now()).max(SOON))?;
+            }
+            self.alarm = next;
+        }
+        Ok(())
     }
 
     /// Passes frames of one of the device's queues on, until one arrives.
@@ -65,12 +97,17 @@ impl<D: Device> FaultDevice<D> {
     ) -> io::Result<Option<Received>> {
         self.drain()?;
         loop {
-            if let Some((frame, offload)) = self.rx.ready.pop_front() {
+            if let Some((frame, offload)) = self.rx.ready.pop() {
                 let len = frame.len().min(into.len());
                 into[..len].copy_from_slice(&frame[..len]);
                 return Ok(Some(Received { len, offload }));
             }
-            let Some(received) = receive(&mut self.inner, into)? else { return Ok(None) };
+            let full = self.rx.ready.len() >= LINE_MOST;
+            let received = if full { None } else { receive(&mut self.inner, into)? };
+            let Some(received) = received else {
+                self.set_alarm()?;
+                return Ok(None);
+            };
             let frame = into.get(..received.len).unwrap_or(into).to_vec();
             let offload = if self.whole { received.offload } else { RxOffload::NONE };
             self.rx.pass((frame, offload), offload.segments.is_some());
@@ -79,15 +116,21 @@ impl<D: Device> FaultDevice<D> {
 
     /// Sends the waiting frames; `true` when none waits any more.
     fn drain(&mut self) -> io::Result<bool> {
-        while let Some(frame) = self.tx.ready.pop_front() {
+        while let Some(frame) = self.tx.ready.pop() {
             // A frame that the device refuses is gone, like one it took.
             let (bytes, offload) = &frame;
             if !self.inner.transmit(&[Part::local(bytes)], *offload)? {
-                self.tx.ready.push_front(frame);
+                self.tx.ready.push_back_to_front(frame);
                 return Ok(false);
             }
         }
+        self.set_alarm()?;
         Ok(true)
+    }
+
+    /// Frames to be sent that may wait here.
+    fn outbox_most(&self) -> usize {
+        if self.timer.is_some() { LINE_MOST } else { OUTBOX_MOST }
     }
 }
 
@@ -127,6 +170,10 @@ impl<D: Device> Device for FaultDevice<D> {
         self.inner.datagrams_reported();
     }
 
+    fn timer_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.timer.as_ref().map(|timer| timer.as_fd())
+    }
+
     fn set_crowded(&mut self, crowded: bool) {
         self.inner.set_crowded(crowded);
     }
@@ -148,7 +195,8 @@ impl<D: Device> Device for FaultDevice<D> {
         if self.none {
             return self.inner.transmit(frame, offload);
         }
-        if !self.drain()? && self.tx.ready.len() >= OUTBOX_MOST {
+        let room = self.drain()? && self.timer.is_none();
+        if !room && self.tx.ready.len() >= self.outbox_most() {
             return Ok(false);
         }
         self.scratch.clear();
@@ -183,8 +231,8 @@ impl<D: Device> Device for FaultDevice<D> {
     fn pending(&self) -> Pending {
         let inner = self.inner.pending();
         Pending {
-            receive: inner.receive || !self.rx.ready.is_empty(),
-            transmit: inner.transmit || !self.tx.ready.is_empty(),
+            receive: inner.receive || self.rx.ready.has_due(),
+            transmit: inner.transmit || self.tx.ready.has_due(),
             later: inner.later,
         }
     }
@@ -196,6 +244,7 @@ impl<D: Device> Device for FaultDevice<D> {
             each("fault.duplicated", self.rx.duplicated + self.tx.duplicated);
             each("fault.reordered", self.rx.reordered + self.tx.reordered);
             each("fault.corrupted", self.rx.corrupted + self.tx.corrupted);
+            each("fault.delayed", self.rx.ready.delayed() + self.tx.ready.delayed());
         }
         self.inner.counters(each);
     }
@@ -207,7 +256,7 @@ struct Direction<O> {
     config: FaultConfig,
     rng: ChaCha8Rng,
     /// Frames that go on now.
-    ready: VecDeque<Frame<O>>,
+    ready: DelayLine<Frame<O>>,
     /// Frames held back, with the number of frames that still pass each.
     held: Vec<(u32, Frame<O>)>,
     lost: u64,
@@ -225,7 +274,7 @@ impl<O: Copy + Default> Direction<O> {
         Self {
             config,
             rng,
-            ready: VecDeque::new(),
+            ready: DelayLine::new(Duration::from_micros(config.delay_us.into())),
             held: Vec::new(),
             lost: 0,
             lost_super: 0,
@@ -261,14 +310,14 @@ impl<O: Copy + Default> Direction<O> {
             }
             if double {
                 self.duplicated += 1;
-                self.ready.push_back(frame.clone());
+                self.ready.push(frame.clone());
             }
             if delay && self.held.len() < HELD_MOST {
                 self.reordered += 1;
                 // One more than `behind`: this very frame counts as passing it just below.
                 self.held.push((behind + 1, frame));
             } else {
-                self.ready.push_back(frame);
+                self.ready.push(frame);
             }
         }
         self.release();
@@ -279,7 +328,7 @@ impl<O: Copy + Default> Direction<O> {
         for (left, frame) in &mut self.held {
             *left -= 1;
             if *left == 0 {
-                self.ready.push_back(std::mem::take(frame));
+                self.ready.push(std::mem::take(frame));
             }
         }
         self.held.retain(|(left, _)| *left > 0);

@@ -30,7 +30,7 @@ use crate::stream::{self, StreamProtocol, StreamSignals};
 use crate::transport::Opened;
 
 /// Commands that are open at a time; more wait.
-const QUEUE_DEPTH: u16 = 64;
+pub(crate) const QUEUE_DEPTH: u16 = 64;
 /// Requests besides commands that may be open: pings, a logout.
 const OTHERS: u16 = 8;
 /// Between two looks at the protocol's timers.

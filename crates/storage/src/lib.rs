@@ -12,6 +12,7 @@
 //!
 //! ```text layers
 //! server copy mount encryption: a target's process; copies of disks; disks as files; LUKS
+//! bench: measurements of units
 //! disk: a unit whose session comes back
 //! initiator url: a session with a target; the address of a unit
 //! connection handle: one connection of an initiator; a running target
@@ -28,6 +29,7 @@
 //! ```
 
 mod access;
+mod bench;
 mod command;
 mod connection;
 mod copy;
@@ -55,6 +57,9 @@ mod url;
 mod volume;
 
 pub use access::{AccessPolicy, AccessRule, Network, NetworkError, Peer};
+pub use bench::{
+    BenchError, BenchOutcome, BenchPattern, BenchPlan, MOST_BENCH_DEPTH, MOST_BENCH_REQUEST, bench,
+};
 pub use copy::{CopyEnd, CopyError, copy};
 pub use counters::{Counts, LATENCY_BUCKETS, LatencyHistogram};
 pub use definition::{

@@ -1,5 +1,6 @@
 //! The command line: one item per option, with its help and its parser.
 
+mod disk_bench;
 mod instance;
 mod instruments;
 mod keys;
@@ -19,6 +20,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use crate::exit;
 use crate::runtime_dir::InstanceName;
 
+pub(crate) use self::disk_bench::{BenchAccess, DiskBenchArgs};
 pub(crate) use self::instance::{InstanceOptions, Ipv6Choice, Switch};
 pub(crate) use self::instruments::{StagesArgs, StatsArgs};
 pub(crate) use self::keys::{CredentialArgs, KeyArgs, KeyCommand};

@@ -351,6 +351,9 @@ impl fmt::Display for Mode {
     }
 }
 
+/// The longest delay of a wire, microseconds.
+const MOST_DELAY_US: u32 = 1_000_000;
+
 /// Faults to make on the wire, each probability in 0 to 1; `loss=0.01,seed=7` on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
 #[serde(try_from = "FaultConfig")]
@@ -360,11 +363,15 @@ impl TryFrom<FaultConfig> for Fault {
     type Error = String;
 
     fn try_from(fault: FaultConfig) -> Result<Self, String> {
-        let FaultConfig { loss, duplicate, reorder, corrupt, seed: _, super_segments } = fault;
+        let FaultConfig { loss, duplicate, reorder, corrupt, super_segments, .. } = fault;
         let all =
             [("loss", loss), ("duplicate", duplicate), ("reorder", reorder), ("corrupt", corrupt)];
         match all.iter().find(|(_, value)| !(0.0..=1.0).contains(value)) {
             Some((key, value)) => Err(format!("{key} = {value} is not a probability (0 to 1)")),
+            None if fault.delay_us > MOST_DELAY_US => Err(format!(
+                "delay_us = {} is more than a second ({MOST_DELAY_US})",
+                fault.delay_us
+            )),
             None if super_segments && corrupt > 0.0 => Err(format!(
                 "corrupt = {corrupt} cannot be with super_segments: their checksums are left to \
                  the device, so nobody could find out; leave one of both away"
@@ -378,8 +385,8 @@ impl FromStr for Fault {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const KNOWN: [&str; 6] =
-            ["loss", "duplicate", "reorder", "corrupt", "seed", "super_segments"];
+        const KNOWN: [&str; 7] =
+            ["loss", "duplicate", "reorder", "corrupt", "delay_us", "seed", "super_segments"];
         let mut fault = FaultConfig::default();
         for item in text.split(',') {
             let (key, value) = item
@@ -392,6 +399,11 @@ impl FromStr for Fault {
                 "duplicate" => fault.duplicate = probability()?,
                 "reorder" => fault.reorder = probability()?,
                 "corrupt" => fault.corrupt = probability()?,
+                "delay_us" => {
+                    fault.delay_us = value
+                        .parse()
+                        .map_err(|_| format!("{key}: `{value}` is no number of microseconds"))?;
+                }
                 "seed" => {
                     fault.seed = value
                         .parse()

@@ -51,7 +51,8 @@ fn padding_of_any_length_is_taken() {
     let (mut pair, socket) = receiver(EspMode::Transport);
     let datagram = &udp_frame(7, 7, b"text")[34..];
     let mut number = 0;
-    for len in (0..=255_u8).filter(|len| (datagram.len() + usize::from(*len) + 2) % 4 == 0) {
+    for len in (0..=255_u8).filter(|len| (datagram.len() + usize::from(*len) + 2).is_multiple_of(4))
+    {
         number += 1;
         let padding: Vec<u8> = (1..=len).collect();
         pair.b.take(&frame_of(number, &padded(datagram, &padding, 17)));

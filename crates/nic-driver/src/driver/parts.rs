@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use abi::control::NicConfig;
+use abi::control::{NicConfig, NumberedRequest, ServerOutput};
 use abi::nic::NicLayout;
-use shm::{Access, Region, Ringer, Sleeper};
+use shm::{Access, Message, Region, Ringer, Sleeper};
 
 use crate::backend::{DeviceContext, exactly};
 use crate::capture::CaptureDevice;
@@ -49,10 +49,8 @@ impl DriverParts {
             Region::map(region.as_fd(), layout.len, Access::ReadWrite)?
         };
         let context = DeviceContext { config, region: &region, layout: &layout };
-        let device = FaultDevice::new(
-            DeviceSlot::new(open(context, device)?).map_err(no_eventfd)?,
-            config.fault,
-        );
+        let slot = DeviceSlot::new(open(context, device)?).map_err(no_eventfd)?;
+        let device = FaultDevice::new(slot, config.fault).map_err(no_timer)?;
         Ok(Self {
             sleeper: Sleeper::new(region.word32(layout.nic_bell)?),
             inet: Ringer::new(region.word32(layout.inet_bell)?, inet_bell),
@@ -73,6 +71,22 @@ pub(super) fn layout_of(config: &NicConfig) -> NicLayout {
     NicLayout::of(config.offload, config.umem)
 }
 
+fn no_timer(error: io::Error) -> DriverError {
+    DriverError::System { doing: "make a timer", error }
+}
+
 pub(super) fn no_eventfd(error: io::Error) -> DriverError {
     DriverError::System { doing: "make an eventfd", error }
+}
+
+/// A request of the supervisor, with its descriptors.
+pub(super) fn parse(message: Message) -> Result<(NumberedRequest, Vec<OwnedFd>), DriverError> {
+    let ask = serde_json::from_slice(&message.body)
+        .map_err(|error| DriverError::BadMessage(error.to_string()))?;
+    Ok((ask, message.fds))
+}
+
+/// A message to the supervisor.
+pub(super) fn encode(say: &ServerOutput) -> Vec<u8> {
+    serde_json::to_vec(say).expect("these types have only string keys and finite numbers")
 }

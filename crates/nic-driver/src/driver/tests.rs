@@ -1,5 +1,5 @@
 use abi::client::ClientParams;
-use abi::control::{BusyPoll, CaptureHeader, FaultConfig};
+use abi::control::{BusyPoll, CaptureHeader, FaultConfig, NumberedRequest};
 use abi::frame::DriverCall;
 use abi::frame::{FillSlot, MAX_PIECES, Piece, TxFrame};
 use abi::nic::{INET, LAYOUT, NIC, RING};

@@ -20,7 +20,7 @@ fn number(frame: &[u8]) -> u32 {
 /// Sends `count` numbered frames; the numbers that reached the wire, in order.
 fn sent(config: FaultConfig, count: u32) -> Vec<u32> {
     let (fake, wire) = Fake::new();
-    let mut device = FaultDevice::new(fake, config);
+    let mut device = FaultDevice::new(fake, config).unwrap();
     for n in 0..count {
         assert!(device.transmit(&[Part::local(&frame(n))], TxOffload::NONE).unwrap());
     }
@@ -32,7 +32,7 @@ fn sent(config: FaultConfig, count: u32) -> Vec<u32> {
 fn received(config: FaultConfig, count: u32) -> Vec<u32> {
     let (fake, wire) = Fake::new();
     wire.borrow_mut().incoming.extend((0..count).map(frame));
-    let mut device = FaultDevice::new(fake, config);
+    let mut device = FaultDevice::new(fake, config).unwrap();
     let mut page = [0; 4096];
     let mut numbers = Vec::new();
     while let Some(Received { len, .. }) = device.receive(&mut page).unwrap() {
@@ -54,7 +54,7 @@ fn without_faults_it_is_not_there() {
     assert_eq!(sent(none, 100), (0..100).collect::<Vec<_>>());
     assert_eq!(received(none, 100), (0..100).collect::<Vec<_>>());
     let (fake, _) = Fake::new();
-    assert_eq!(counters(&FaultDevice::new(fake, none)), []);
+    assert_eq!(counters(&FaultDevice::new(fake, none).unwrap()), []);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn directions_do_not_disturb_each_other() {
     let alone = received(config(3), 500);
     let (fake, wire) = Fake::new();
     wire.borrow_mut().incoming.extend((0..500).map(frame));
-    let mut device = FaultDevice::new(fake, config(3));
+    let mut device = FaultDevice::new(fake, config(3)).unwrap();
     let mut page = [0; 4096];
     let mut between = Vec::new();
     while device.receive(&mut page).unwrap().is_some() {
@@ -115,7 +115,7 @@ fn a_frame_is_passed_by_at_most_three() {
 fn corruption_flips_one_bit() {
     let (fake, wire) = Fake::new();
     let config = FaultConfig { corrupt: 1.0, seed: 6, ..FaultConfig::default() };
-    let mut device = FaultDevice::new(fake, config);
+    let mut device = FaultDevice::new(fake, config).unwrap();
     let clean = frame(0);
     for _ in 0..1000 {
         device
@@ -133,7 +133,7 @@ fn corruption_flips_one_bit() {
 fn what_the_device_has_no_room_for_waits() {
     let (fake, wire) = Fake::new();
     let config = FaultConfig { duplicate: 1.0, seed: 8, ..FaultConfig::default() };
-    let mut device = FaultDevice::new(fake, config);
+    let mut device = FaultDevice::new(fake, config).unwrap();
     wire.borrow_mut().room = 1;
     assert!(device.transmit(&[Part::local(&frame(1))], TxOffload::NONE).unwrap());
     assert!(device.pending().transmit);
@@ -159,7 +159,7 @@ fn super_segments_stay_whole_if_asked_to() {
     fake.features = OFFLOADS.with(Features::RX_IN_PLACE);
     // Corruption would not be found, so there is none even if requested.
     let config = FaultConfig { super_segments: true, corrupt: 1.0, ..config(9) };
-    let mut device = FaultDevice::new(fake, config);
+    let mut device = FaultDevice::new(fake, config).unwrap();
     assert_eq!(device.features(), OFFLOADS);
     let whole = vec![7; 60_000];
     for n in 0..1000 {
@@ -194,10 +194,64 @@ fn super_segments_stay_whole_if_asked_to() {
 fn frames_are_those_of_a_wire_otherwise() {
     let (mut fake, wire) = Fake::new();
     fake.features = Features::TX_CHECKSUM.with(Features::RX_CHECKSUM);
-    let mut device = FaultDevice::new(fake, FaultConfig { duplicate: 1.0, ..config(1) });
+    let config = FaultConfig { duplicate: 1.0, ..config(1) };
+    let mut device = FaultDevice::new(fake, config).unwrap();
     assert_eq!(device.features(), Features::NONE);
     wire.borrow_mut().known = RxOffload { verified: true, segments: None };
     wire.borrow_mut().incoming.push_back(frame(1));
     let received = device.receive(&mut [0; 4096]).unwrap();
     assert_eq!(received, Some(Received::plain(60)), "what the device knows is not believed");
+}
+
+/// Waits until the device's timer has fired.
+fn wait_for_timer(device: &FaultDevice<Fake>) {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let timer = device.timer_fd().unwrap();
+    poll(&mut [PollFd::new(&timer, PollFlags::IN)], None).unwrap();
+}
+
+#[test]
+fn with_a_delay_frames_of_both_directions_come_later_and_in_order() {
+    const DELAY: Duration = Duration::from_millis(20);
+    let (fake, wire) = Fake::new();
+    let config = FaultConfig { delay_us: 20_000, ..FaultConfig::default() };
+    let mut device = FaultDevice::new(fake, config).unwrap();
+    let began = Instant::now();
+    for n in 0..3 {
+        assert!(device.transmit(&[Part::local(&frame(n))], TxOffload::NONE).unwrap());
+    }
+    wait_for_timer(&device);
+    assert!(began.elapsed() >= DELAY);
+    while wire.borrow().sent.len() < 3 {
+        assert_eq!(device.receive(&mut [0; 4096]).unwrap(), None);
+    }
+    let numbers: Vec<u32> = wire.borrow().sent.iter().map(|frame| number(frame)).collect();
+    assert_eq!(numbers, [0, 1, 2]);
+
+    wire.borrow_mut().incoming.extend((5..7).map(frame));
+    let began = Instant::now();
+    let mut page = [0; 4096];
+    assert_eq!(device.receive(&mut page).unwrap(), None, "they are on their way");
+    wait_for_timer(&device);
+    assert!(began.elapsed() >= DELAY);
+    for n in 5..7 {
+        while device.receive(&mut page).unwrap().is_none() {}
+        assert_eq!(number(&page), n);
+    }
+    assert_eq!(device.pending(), Pending::default());
+}
+
+#[test]
+fn a_line_takes_a_bounded_number_of_frames() {
+    let (fake, wire) = Fake::new();
+    let config = FaultConfig { delay_us: 1_000_000, ..FaultConfig::default() };
+    let mut device = FaultDevice::new(fake, config).unwrap();
+    let mut sent = 0;
+    while device.transmit(&[Part::local(&frame(sent))], TxOffload::NONE).unwrap() {
+        sent += 1;
+    }
+    assert_eq!(sent as usize, LINE_MOST);
+    wire.borrow_mut().incoming.extend((0..5000).map(frame));
+    assert_eq!(device.receive(&mut [0; 4096]).unwrap(), None);
+    assert_eq!(wire.borrow().incoming.len(), 5000 - LINE_MOST);
 }

@@ -65,7 +65,7 @@ impl fmt::Display for VolumeSpecification {
 /// Bytes: a number, or one with K, M, G or T for powers of 1,024.
 ///
 /// # Errors
-/// The word is none, or 0.
+/// The word is no size, or zero.
 pub fn parse_size(word: &str) -> Result<u64, SpecificationError> {
     let wrong = || SpecificationError::Size(word.to_owned());
     let digits = word.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());

@@ -63,7 +63,7 @@ pub(crate) struct InstanceOptions {
     /// --fault, except with super_segments=on [default: on]
     #[arg(long, value_enum, value_name = "on|off", hide_possible_values = true)]
     pub(crate) offload: Option<Switch>,
-    /// Make faults on the wire: loss=P,duplicate=P,reorder=P,corrupt=P,seed=N; with
+    /// Make faults on the wire: loss=P,duplicate=P,reorder=P,corrupt=P,delay_us=N,seed=N; with
     /// super_segments=on, to whole super-segments, so that many segments are lost (doubled, late)
     /// at once
     #[arg(long, value_name = "KEY=VALUE,...")]

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use storage::{DiskUrl, LunDefinition, parse_size};
 
 use super::CredentialArgs;
+use super::disk_bench::DiskBenchArgs;
 use super::luks::{LuksArgs, LuksFormatArgs};
 use crate::runtime_dir::InstanceName;
 
@@ -180,7 +181,8 @@ pub(crate) struct TargetPsArgs {
 Examples:
   tasuki disk ls iscsi+sealed://10.9.0.2/
   tasuki disk mount iscsi+sealed://10.9.0.2/iqn.2026-11.tasuki:disks/0 /mnt/a
-  tasuki disk copy big.img iscsi+sealed://10.9.0.2/iqn.2026-11.tasuki:disks/0 --progress")]
+  tasuki disk copy big.img iscsi+sealed://10.9.0.2/iqn.2026-11.tasuki:disks/0 --progress
+  tasuki disk bench iscsi+sealed://10.9.0.2/iqn.2026-11.tasuki:disks/0 --rw randread --iodepth 32")]
 pub(crate) struct DiskArgs {
     #[command(subcommand)]
     pub(crate) command: DiskCommand,
@@ -209,6 +211,7 @@ pub(crate) enum DiskCommand {
     Copy(DiskCopyArgs),
     Mount(DiskMountArgs),
     Format(DiskFormatArgs),
+    Bench(DiskBenchArgs),
 }
 
 /// How a session with a target is made.

@@ -1,6 +1,7 @@
 //! `tasuki disk`: logical units of iSCSI targets, from an instance.
 
 mod access;
+mod bench;
 mod identity;
 mod luks;
 mod mount;
@@ -35,6 +36,7 @@ pub(crate) fn disk(args: &DiskArgs) -> Result<u8, Failure> {
         DiskCommand::Copy(copy) => copy_disk(copy),
         DiskCommand::Mount(args) => mount::mount(args),
         DiskCommand::Format(args) => luks::format(args),
+        DiskCommand::Bench(args) => bench::bench_disk(args),
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn server(args: &ServerArgs) -> Result<u8, Failure> {
     match args.role {
         Role::Relay => return Err(Failure::new(Code::Usage, "the relay is a command of its own")),
         Role::Inet => {
-            inet_server::run(first, None, latency, ciphers).map_err(|error| failed(&error))?
+            inet_server::run(first, None, latency, ciphers).map_err(|error| failed(&error))?;
         }
         Role::Driver(_) => nic_driver::run(first).map_err(|error| failed(&error))?,
         Role::Fused(_) => {

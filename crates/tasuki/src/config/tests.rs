@@ -243,9 +243,11 @@ fn client_measures_that_do_not_fit_together() {
 #[test]
 fn faults_on_the_command_line() {
     let fault: Fault = "loss=0.01,duplicate=0.02,reorder=0.03,corrupt=0.04,seed=9".parse().unwrap();
-    let FaultConfig { loss, duplicate, reorder, corrupt, seed, super_segments } = fault.0;
+    let FaultConfig { loss, duplicate, reorder, corrupt, seed, .. } = fault.0;
     assert_eq!((loss, duplicate, reorder, corrupt, seed), (0.01, 0.02, 0.03, 0.04, 9));
-    assert!(!super_segments, "frames are those of a wire");
+    assert!(!fault.0.super_segments, "frames are those of a wire");
+    let fault: Fault = "delay_us=1000".parse().unwrap();
+    assert!(fault.0.delay_us == 1000 && !fault.0.is_none());
     let fault: Fault = "loss=0.01,super_segments=on".parse().unwrap();
     assert!(fault.0.super_segments && !fault.0.is_none());
     assert!("super_segments=on".parse::<Fault>().unwrap().0.is_none(), "no fault");
@@ -255,6 +257,8 @@ fn faults_on_the_command_line() {
         ("loss=x", "not a number"),
         ("loss=2", "not a probability"),
         ("seed=-1", "not a whole number"),
+        ("delay_us=1ms", "no number of microseconds"),
+        ("delay_us=1000001", "more than a second"),
         ("super_segments=1", "neither on nor off"),
         ("corrupt=0.1,super_segments=on", "leave one of both away"),
         ("", "not KEY=VALUE"),

@@ -127,7 +127,8 @@ impl XfrmSection {
     /// # Errors
     /// A sentence, such as that a key's file cannot be read.
     pub(crate) fn requests(self, possible: bool) -> Result<Vec<XfrmRequest>, String> {
-        if !possible && !(self.state.is_empty() && self.policy.is_empty()) {
+        let asked = !self.state.is_empty() || !self.policy.is_empty();
+        if asked && !possible {
             return Err("xfrm: in mode library there is no ESP; use mode split or fused".to_owned());
         }
         let policies = self.policy.into_iter().map(|policy| {

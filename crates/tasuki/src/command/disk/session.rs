@@ -28,10 +28,7 @@ impl DiskPlace {
         access: &Rc<DiskAccess>,
         give_up: Option<u32>,
     ) -> Result<Self, Failure> {
-        let (Some(target), Some(lun)) = (url.target.clone(), url.lun) else {
-            let sentence = format!("`{url}` names no unit: see `tasuki disk ls {url}`");
-            return Err(Failure::new(Code::Usage, sentence));
-        };
+        let (target, lun) = unit_of(url)?;
         let portal = Rc::new(access.portal(url)?);
         let give_up = give_up.map(|seconds| Duration::from_secs(seconds.into()));
         Ok(Self { access: Rc::clone(access), portal, target, lun, give_up })
@@ -61,6 +58,20 @@ impl DiskPlace {
                 Err(error) if self.access.is_settled(&error)? => {}
                 opened => return opened.map_err(|error| self.access.failure(&error)),
             }
+        }
+    }
+}
+
+/// The unit that a URL names.
+///
+/// # Errors
+/// It names none.
+pub(super) fn unit_of(url: &DiskUrl) -> Result<(IscsiName, u16), Failure> {
+    match (&url.target, url.lun) {
+        (Some(target), Some(lun)) => Ok((target.clone(), lun)),
+        _ => {
+            let sentence = format!("`{url}` names no unit: see `tasuki disk ls {url}`");
+            Err(Failure::new(Code::Usage, sentence))
         }
     }
 }

@@ -1,0 +1,178 @@
+//! `tasuki-bench storage`: targets and initiators, in one paired run.
+//!
+//! All transports of a path take turns, measurement by measurement. In every other round the last
+//! is first. A ratio is taken within a round. Beside the transports are rows against peers
+//! ([`peers`]) and the speed of sealing by the size of a record ([`aead`]).
+//!
+//! The load is `tasuki disk bench` on an instance of its own. The processor time of a side is that
+//! of its instance and of its target or initiator, from proc(5), in ticks of 10 ms.
+
+mod aead;
+mod args;
+mod measure;
+mod peers;
+mod plan;
+mod row;
+mod table;
+mod world;
+
+use std::fs;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::args::StorageArgs;
+use self::args::StoragePart;
+use self::measure::{Counted, Place, disk_bench, disk_bench_words, measure};
+use self::plan::{StoragePath, TRANSPORTS, Transport};
+use self::row::StorageRow;
+use self::world::{StorageSide, StorageWorld};
+use crate::all;
+
+/// All figures.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct StorageFound {
+    machine: String,
+    tasuki: String,
+    rows: Vec<StorageRow>,
+    aead: Vec<aead::AeadRow>,
+    /// Transports that the build does not know.
+    skipped: Vec<String>,
+}
+
+/// Measures, and prints the figures.
+pub(crate) fn run(args: &StorageArgs) -> Result<()> {
+    let file = &args.out;
+    let found = if args.show {
+        let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        serde_json::from_str(&text).with_context(|| file.display().to_string())?
+    } else {
+        let found = measured(args)?;
+        let text = serde_json::to_string_pretty(&found)?;
+        fs::write(file, text).with_context(|| file.display().to_string())?;
+        found
+    };
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&found)?);
+    } else {
+        print!("{}", tables(&found));
+    }
+    Ok(())
+}
+
+fn measured(args: &StorageArgs) -> Result<StorageFound> {
+    let tasuki = &args.tasuki;
+    ensure!(tasuki.exists(), "{} is not there: `make build` makes it", tasuki.display());
+    ensure!(rustix::process::geteuid().is_root(), "it makes network namespaces: run it as root");
+    ensure!(!args.requests().is_empty(), "no requests have such a title: see docs/performance.md");
+    let mut found = StorageFound {
+        machine: all::machine(),
+        tasuki: all::tasuki(tasuki)?,
+        ..StorageFound::default()
+    };
+    let mut number = 0;
+    if args.only.contains(&StoragePart::Aead) {
+        args.say("sealing by the size of a record");
+        found.aead = aead::measure(args.rounds())?;
+        if let Some(file) = &args.plot {
+            aead::plot(&found.aead, file).with_context(|| file.display().to_string())?;
+        }
+    }
+    if args.only.contains(&StoragePart::Transports) {
+        for path in args.paths() {
+            transports(args, path, &mut number, &mut found)?;
+        }
+    }
+    if args.only.contains(&StoragePart::Peers) {
+        peers::run(args, number, &mut found.rows)?;
+    }
+    Ok(found)
+}
+
+fn chosen(args: &StorageArgs) -> Result<Vec<&'static Transport>> {
+    let known: Vec<&str> = TRANSPORTS.iter().map(|transport| transport.name).collect();
+    if let Some(unknown) = args.transport.iter().find(|name| !known.contains(&name.as_str())) {
+        bail!("`{unknown}` is no transport: say some of {}", known.join(", "));
+    }
+    let wanted = |it: &&Transport| {
+        args.transport.is_empty() || args.transport.iter().any(|name| name == it.name)
+    };
+    Ok(TRANSPORTS.iter().filter(wanted).collect())
+}
+
+/// All transports of one path, in turn.
+fn transports(
+    args: &StorageArgs,
+    path: StoragePath,
+    number: &mut usize,
+    found: &mut StorageFound,
+) -> Result<()> {
+    let back_ends = args.back_ends();
+    let mut ready = Vec::new();
+    for transport in chosen(args)? {
+        *number += 1;
+        if found.skipped.iter().any(|skipped| skipped.starts_with(transport.name)) {
+            continue;
+        }
+        let made = StorageWorld::new(&args.tasuki, *number, path, transport, &back_ends)
+            .and_then(|world| world.fill().map(|()| world));
+        match made {
+            Ok(world) => {
+                let counted = Counted {
+                    target: world.processes(StorageSide::Target)?,
+                    initiator: world.processes(StorageSide::Initiator)?,
+                };
+                ready.push((transport.name, world, counted));
+            }
+            // Without the first nothing can be measured.
+            Err(error) if transport.name == TRANSPORTS[0].name => return Err(error),
+            Err(error) => {
+                eprintln!("SKIP {}: this build does not serve it: {error:#}", transport.name);
+                found.skipped.push(format!("{}: {error:#}", transport.name));
+            }
+        }
+    }
+    for &back_end in &back_ends {
+        for requests in args.requests() {
+            for round in 0..args.rounds() {
+                let last = ready.len();
+                let turn = |at: usize| if round % 2 == 0 { at } else { last - 1 - at };
+                for (column, world, counted) in (0..last).map(turn).map(|at| &ready[at]) {
+                    let (title, back) = (requests.title(), back_end.name());
+                    let round_of = format!("round {} of {}", round + 1, args.rounds());
+                    args.say(&format!("{}, {back}, {title}, {column}: {round_of}", path.title()));
+                    let words = disk_bench_words(requests, args.seconds());
+                    let initiator = world.disk_bench(&world.url(back_end), &words);
+                    let place = Place { column, back_end, requests, round };
+                    let how = (args.seconds(), disk_bench as _);
+                    found.rows.push(measure(world, &place, counted, initiator, how)?);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn tables(found: &StorageFound) -> String {
+    let mut text = format!("{}; {}\n", found.machine, found.tasuki);
+    for skipped in &found.skipped {
+        text += &format!("\nSKIP {skipped}\n");
+    }
+    let names: Vec<&str> = TRANSPORTS.iter().map(|transport| transport.name).collect();
+    let parts = [
+        ("Transports", table::transports(&found.rows, &names)),
+        ("Peers", table::peers(&found.rows) + &table::depth_one(&found.rows)),
+        (
+            "Sealing by the size of a record",
+            if found.aead.is_empty() {
+                String::new()
+            } else {
+                format!("\n{}", aead::markdown(&found.aead))
+            },
+        ),
+    ];
+    for (title, part) in parts.iter().filter(|(_, part)| !part.is_empty()) {
+        text += &format!("\n## {title}\n{part}");
+    }
+    text
+}

@@ -1,0 +1,184 @@
+//! What `storage` can measure: transports, paths, back ends, requests.
+
+use serde::{Deserialize, Serialize};
+
+/// How a target is reached. A new one is a line of [`TRANSPORTS`].
+#[derive(Debug)]
+pub(super) struct Transport {
+    /// As `--transport` has it.
+    pub(super) name: &'static str,
+    /// Options of `tasuki target up`.
+    pub(super) target: &'static [&'static str],
+    /// Scheme of the unit's URL.
+    pub(super) scheme: &'static str,
+    /// Options of `tasuki disk bench`.
+    pub(super) initiator: &'static [&'static str],
+    /// Options of `tasuki up` at the target's end, then at the initiator's.
+    pub(super) instances: [&'static [&'static str]; 2],
+}
+
+/// All that there may be. One that the build does not know is skipped, with a sentence.
+pub(super) const TRANSPORTS: [Transport; 3] = [
+    plain_instances("plain", &["--plain"], "iscsi"),
+    plain_instances("tls", &["--tls"], "iscsi+tls"),
+    plain_instances("sealed", &[], "iscsi+sealed"),
+];
+
+/// A transport that asks nothing of the instances.
+const fn plain_instances(
+    name: &'static str,
+    target: &'static [&'static str],
+    scheme: &'static str,
+) -> Transport {
+    Transport { name, target, scheme, initiator: &[], instances: [&[], &[]] }
+}
+
+/// What lies between the two instances.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum StoragePath {
+    /// `wire:`.
+    Wire,
+    /// `wire:` with 0.1 ms in each direction.
+    #[value(name = "wire-0.1ms")]
+    #[serde(rename = "wire-0.1ms")]
+    WireTenth,
+    /// `wire:` with 1 ms in each direction.
+    #[value(name = "wire-1ms")]
+    #[serde(rename = "wire-1ms")]
+    WireOne,
+    /// `wire:` with 10 ms in each direction.
+    #[value(name = "wire-10ms")]
+    #[serde(rename = "wire-10ms")]
+    WireTen,
+    /// Two TAP devices on a bridge, with offloads.
+    Tap,
+    /// The same without offloads, MTU 1500.
+    TapOff,
+}
+
+impl StoragePath {
+    /// Microseconds for which a frame is on its way.
+    pub(super) fn delay_us(self) -> Option<u32> {
+        match self {
+            Self::WireTenth => Some(100),
+            Self::WireOne => Some(1000),
+            Self::WireTen => Some(10_000),
+            Self::Wire | Self::Tap | Self::TapOff => None,
+        }
+    }
+
+    pub(super) fn is_tap(self) -> bool {
+        matches!(self, Self::Tap | Self::TapOff)
+    }
+
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::Wire => "wire:",
+            Self::WireTenth => "wire: with 0.1 ms each way",
+            Self::WireOne => "wire: with 1 ms each way",
+            Self::WireTen => "wire: with 10 ms each way",
+            Self::Tap => "two TAP devices on a bridge, offloads on",
+            Self::TapOff => "two TAP devices on a bridge, offloads off",
+        }
+    }
+}
+
+/// Where the bytes are.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum BackEnd {
+    /// Nowhere.
+    Null,
+    /// In the target's memory.
+    Memory,
+    /// In a file of the temporary folder's file system.
+    File,
+}
+
+impl BackEnd {
+    pub(super) const ALL: [Self; 3] = [Self::Null, Self::Memory, Self::File];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Memory => "memory",
+            Self::File => "file",
+        }
+    }
+
+    /// The number of its unit.
+    pub(super) fn lun(self) -> u16 {
+        self as u16
+    }
+}
+
+/// Requests of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Requests {
+    /// As `--rw` has it.
+    pub(super) access: Access,
+    /// Bytes of each.
+    pub(super) bytes: u32,
+    /// How many are open at a time.
+    pub(super) depth: u16,
+}
+
+/// As `--rw` has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Access {
+    Read,
+    Write,
+    RandRead,
+    RandWrite,
+}
+
+impl Access {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::RandRead => "randread",
+            Self::RandWrite => "randwrite",
+        }
+    }
+}
+
+/// Requests that are open at a time where they are one behind the other.
+const SEQUENTIAL_DEPTH: u16 = 8;
+
+impl Requests {
+    /// As `read 64K, depth 8`.
+    pub(super) fn title(self) -> String {
+        format!("{} {}, depth {}", self.access.word(), size(self.bytes), self.depth)
+    }
+
+    /// All, or those of `--quick`.
+    pub(super) fn all(quick: bool) -> Vec<Self> {
+        let sizes: &[u32] = if quick { &[64, 1024] } else { &[4, 16, 64, 256, 1024, 4096] };
+        let one = |access, kib: u32, depth| Self { access, bytes: kib << 10, depth };
+        let mut all = Vec::new();
+        for access in [Access::Read, Access::Write] {
+            all.extend(sizes.iter().map(|kib| one(access, *kib, SEQUENTIAL_DEPTH)));
+        }
+        let random = [(Access::RandRead, 1), (Access::RandRead, 32)];
+        let more = [(Access::RandWrite, 1), (Access::RandWrite, 32)];
+        let more = if quick { &[][..] } else { &more };
+        all.extend(random.iter().chain(more).map(|(access, depth)| one(*access, 4, *depth)));
+        all
+    }
+}
+
+/// A size in words.
+pub(super) fn size(bytes: u32) -> String {
+    if bytes.is_multiple_of(1 << 20) {
+        format!("{}M", bytes >> 20)
+    } else {
+        format!("{}K", bytes >> 10)
+    }
+}
