@@ -92,9 +92,7 @@ impl Link {
         lun: u16,
         give_up: Option<Duration>,
     ) -> Result<Rc<Self>, InitiatorError> {
-        let session = connect().await?;
-        let facts = UnitFacts::ask(&*session, lun).await?;
-        let _ = session.take_attentions();
+        let (session, facts) = first_session(&connect, lun, give_up).await?;
         let link = Rc::new(Self {
             connect,
             lun,
@@ -300,6 +298,32 @@ impl Link {
             }
             None => self.learn(facts),
         }
+    }
+}
+
+/// The first session with a unit, and what the unit is. A target that cannot be reached is an error.
+/// One that is lost after a login is waited for, as later.
+async fn first_session(
+    connect: &Connect,
+    lun: u16,
+    give_up: Option<Duration>,
+) -> Result<(Rc<dyn UnitSession>, UnitFacts), InitiatorError> {
+    let mut lost_at = None;
+    loop {
+        let asked = async {
+            let session = connect().await.map_err(|error| (false, error))?;
+            let facts = UnitFacts::ask(&*session, lun).await.map_err(|error| (true, error))?;
+            let _ = session.take_attentions();
+            Ok((session, facts))
+        };
+        match asked.await {
+            Ok(opened) => return Ok(opened),
+            Err((true, InitiatorError::Lost(_))) => lost_at = Some(Instant::now()),
+            Err((false, InitiatorError::Lost(_) | InitiatorError::Connect { .. }))
+                if lost_at.is_some_and(|at| give_up.is_none_or(|most| at.elapsed() < most)) => {}
+            Err((_, error)) => return Err(error),
+        }
+        sleep(PAUSES.0).await;
     }
 }
 
