@@ -24,7 +24,7 @@ space=tasuki-$net
 loop=
 mount=
 # A key of its own, which both ends have: they need no introduction.
-export TASUKI_KEYS="$work/keys"
+export TASUKI_KEYS="$work/keys" TASUKI_STATE="$work/state"
 
 # Not `ip netns exec`, which hides mounts.
 inside() { nsenter --net="/run/netns/$space" "$@"; }
@@ -155,10 +155,33 @@ by_copy() {
     check "$work/back"
 }
 
+# Has both instances protect all packets between them by ESP, with AES-256-GCM and a new key for each direction.
+protect() {
+    t=10.219.0.1 i=10.219.0.2
+    for way in t i; do
+        (umask 077 && echo "0x$(head -c 36 /dev/urandom | od -An -v -tx1 | tr -d ' \n')" >"$work/$way.key")
+    done
+    for end in t i; do
+        for way in "t $t $i 0x1001" "i $i $t 0x1002"; do
+            # shellcheck disable=SC2086 # a list of words
+            set -- $way
+            ends="src $2 dst $3"
+            dir=in
+            [ "$1" != "$end" ] || dir=out
+            # shellcheck disable=SC2086 # a list of words
+            inside "$tasuki" xfrm --net "$net-$end" state add $ends proto esp spi "$4" reqid 1 \
+                replay-window 128 flag esn aead 'rfc4106(gcm(aes))' "@$work/$1.key" 128 &&
+                inside "$tasuki" xfrm --net "$net-$end" policy add $ends dir "$dir" tmpl proto esp reqid 1 ||
+                return 1
+        done
+    done
+}
+
 # Name, scheme of the URL, options of `tasuki target up`. One line is one transport.
 transports='plain iscsi --plain
 tls iscsi+tls --tls
-sealed iscsi+sealed'
+sealed iscsi+sealed
+esp iscsi --plain'
 
 echo "making a file of 256 MiB"
 head -c "$size" /dev/urandom >"$work/file"
@@ -172,6 +195,8 @@ done
 
 missing=
 while read -r transport scheme options <&3; do
+    # It is the last: it does not end again.
+    [ "$transport" != esp ] || protect
     # shellcheck disable=SC2086 # a list of words
     if ! inside "$tasuki" target up "$net" $options --lun memory:320M --net "$net-t" 2>"$work/said"; then
         missing="$missing  $transport: not in this build: $(tail -n 1 "$work/said")
