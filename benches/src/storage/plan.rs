@@ -13,24 +13,42 @@ pub(super) struct Transport {
     pub(super) scheme: &'static str,
     /// Options of `tasuki disk bench`.
     pub(super) initiator: &'static [&'static str],
-    /// Options of `tasuki up` at the target's end, then at the initiator's.
-    pub(super) instances: [&'static [&'static str]; 2],
+    /// How the instances protect packets, if they do.
+    pub(super) esp: Option<&'static EspAlgorithms>,
 }
 
+/// Algorithms of ESP, as `tasuki xfrm` has them.
+#[derive(Debug)]
+pub(super) struct EspAlgorithms {
+    /// Each with the bytes of its key, and with the words behind the key.
+    pub(super) words: &'static [(&'static str, usize, &'static str)],
+    /// They protect too little today.
+    pub(super) insecure: bool,
+}
+
+const AES_256_GCM: EspAlgorithms =
+    EspAlgorithms { words: &[("aead rfc4106(gcm(aes))", 36, "128")], insecure: false };
+const TRIPLE_DES: EspAlgorithms = EspAlgorithms {
+    words: &[("enc cbc(des3_ede)", 24, ""), ("auth hmac(sha1)", 20, "")],
+    insecure: true,
+};
+
 /// All that there may be. One that the build does not know is skipped, with a sentence.
-pub(super) const TRANSPORTS: [Transport; 3] = [
-    plain_instances("plain", &["--plain"], "iscsi"),
-    plain_instances("tls", &["--tls"], "iscsi+tls"),
-    plain_instances("sealed", &[], "iscsi+sealed"),
+pub(super) const TRANSPORTS: [Transport; 5] = [
+    transport("plain", &["--plain"], "iscsi", None),
+    transport("tls", &["--tls"], "iscsi+tls", None),
+    transport("sealed", &[], "iscsi+sealed", None),
+    transport("esp", &["--plain"], "iscsi", Some(&AES_256_GCM)),
+    transport("esp-3des", &["--plain"], "iscsi", Some(&TRIPLE_DES)),
 ];
 
-/// A transport that asks nothing of the instances.
-const fn plain_instances(
+const fn transport(
     name: &'static str,
     target: &'static [&'static str],
     scheme: &'static str,
+    esp: Option<&'static EspAlgorithms>,
 ) -> Transport {
-    Transport { name, target, scheme, initiator: &[], instances: [&[], &[]] }
+    Transport { name, target, scheme, initiator: &[], esp }
 }
 
 /// What lies between the two instances.

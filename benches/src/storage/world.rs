@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use super::plan::{BackEnd, StoragePath, Transport};
+use super::plan::{BackEnd, EspAlgorithms, StoragePath, Transport};
 use crate::cleanup::CleanUp;
 use crate::processor_time;
 
@@ -83,6 +83,9 @@ impl StorageWorld {
                 world.inside("ethtool", &["-K", "br0", "tso", "off", "gso", "off"]).output()?;
             }
         }
+        if let Some(algorithms) = world.transport.esp {
+            world.protect(algorithms)?;
+        }
         world.target(back_ends)?;
         Ok(world)
     }
@@ -111,7 +114,6 @@ impl StorageWorld {
                 add(&["--fault", &format!("delay_us={delay},super_segments=on")]);
             }
         }
-        add(self.transport.instances[usize::from(side == StorageSide::Initiator)]);
         add(&[&name]);
         run(&mut self.inside(&self.tasuki, &words))?;
         if self.path.is_tap() {
@@ -119,6 +121,32 @@ impl StorageWorld {
             self.ip(&format!("link set {tap} master br0"))?;
         }
         Ok(())
+    }
+
+    /// Has both instances protect all packets between them by ESP.
+    fn protect(&self, algorithms: &EspAlgorithms) -> Result<()> {
+        for (spi, src, dst) in [("0x1001", TARGET, INITIATOR), ("0x1002", INITIATOR, TARGET)] {
+            let mut state = format!("state add src {src} dst {dst} proto esp spi {spi} reqid 1 ");
+            state += "replay-window 128 flag esn";
+            for (name, bytes, more) in algorithms.words {
+                state += &format!(" {name} {} {more}", key(*bytes)?);
+            }
+            for side in [StorageSide::Target, StorageSide::Initiator] {
+                let address = if side == StorageSide::Target { TARGET } else { INITIATOR };
+                let dir = if src == address { "out" } else { "in" };
+                let policy =
+                    format!("policy add src {src} dst {dst} dir {dir} tmpl proto esp reqid 1");
+                self.xfrm(side, algorithms.insecure, &state)?;
+                self.xfrm(side, false, &policy)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn xfrm(&self, side: StorageSide, insecure: bool, words: &str) -> Result<()> {
+        let mut command = self.inside(&self.tasuki, &["xfrm", "--net", &self.instance(side)]);
+        command.args(insecure.then_some("--insecure"));
+        run(command.args(words.split_whitespace()))
     }
 
     fn target(&mut self, back_ends: &[BackEnd]) -> Result<()> {
@@ -163,6 +191,7 @@ impl StorageWorld {
         command.args(["netns", "exec", &self.namespaces[0]]).arg(program).args(words);
         // Both ends have one key, and so know each other.
         command.env("TASUKI_KEYS", self.folder.join("keys"));
+        command.env("TASUKI_STATE", self.folder.join("state"));
         command
     }
 
@@ -310,6 +339,14 @@ impl Drop for Tgt {
         let _ = std::fs::remove_file(&base);
         let _ = std::fs::remove_file(format!("{base}.lock"));
     }
+}
+
+/// A new key of so many bytes, as `tasuki xfrm` takes it.
+fn key(bytes: usize) -> Result<String> {
+    use std::io::Read as _;
+    let mut key = vec![0; bytes];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
+    Ok(key.iter().fold("0x".to_owned(), |text, byte| text + &format!("{byte:02x}")))
 }
 
 /// A file of [`UNIT`] bytes that has all of its blocks.

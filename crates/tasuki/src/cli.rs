@@ -1,5 +1,6 @@
 //! The command line: one item per option, with its help and its parser.
 
+mod disk_access;
 mod disk_bench;
 mod instance;
 mod instruments;
@@ -20,6 +21,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use crate::exit;
 use crate::runtime_dir::InstanceName;
 
+pub(crate) use self::disk_access::{ChapArgs, DiskAccessArgs};
 pub(crate) use self::disk_bench::{BenchAccess, DiskBenchArgs};
 pub(crate) use self::instance::{InstanceOptions, Ipv6Choice, Switch};
 pub(crate) use self::instruments::{StagesArgs, StatsArgs};
@@ -28,9 +30,8 @@ pub(crate) use self::luks::{LuksArgs, LuksFormatArgs, LuksType, Pbkdf};
 pub(crate) use self::processes::{RelayArgs, ServerArgs};
 pub(crate) use self::run::{Intercept, RunArgs};
 pub(crate) use self::storage::{
-    ChapArgs, DiskAccessArgs, DiskArgs, DiskCommand, DiskCopyArgs, DiskFormatArgs, DiskLsArgs,
-    DiskMountArgs, TargetArgs, TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs,
-    TargetUpArgs,
+    DiskArgs, DiskCommand, DiskCopyArgs, DiskFormatArgs, DiskLsArgs, DiskMountArgs, TargetArgs,
+    TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs, TargetUpArgs,
 };
 pub(crate) use self::xfrm::{XfrmArgs, XfrmCommand, XfrmObject, XfrmOptions};
 

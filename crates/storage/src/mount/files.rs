@@ -225,8 +225,8 @@ impl Filesystem for DiskFiles {
     }
 
     /// A descriptor is closed, maybe one of many: also when a program starts another one. That must
-    /// not wait for the target, nor for writes that do: with FOPEN_NOFLUSH kernels since 5.16 do not
-    /// even ask. What was written is durable after fsync, as on a block device.
+    /// not wait for the target, nor for writes that do: with FOPEN_NOFLUSH kernels since 5.16 do
+    /// not even ask. What was written is durable after fsync, as on a block device.
     fn flush(
         &self,
         _request: &Request,
