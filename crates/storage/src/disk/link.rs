@@ -301,8 +301,8 @@ impl Link {
     }
 }
 
-/// The first session with a unit, and what the unit is. A target that cannot be reached is an error.
-/// One that is lost after a login is waited for, as later.
+/// The first session with a unit, and what the unit is. A target that cannot be reached is an
+/// error. One that is lost after a login is waited for, as later.
 async fn first_session(
     connect: &Connect,
     lun: u16,
