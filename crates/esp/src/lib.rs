@@ -1,6 +1,6 @@
 //! The ciphers of ESP, for the inet server.
 //!
-//! [`make`] turns the algorithms of a security association, named as in `ip xfrm`, into an
+//! [`make()`] turns the algorithms of a security association, named as in `ip xfrm`, into an
 //! [`EspCipher`]. All cryptography is aws-lc's.
 //!
 //! | name | what |
