@@ -10,9 +10,11 @@
 //!   link ─▶ ip ─ reassembly ─▶ association ─ open ─▶ ip, once more ─ policy (in) ─▶ socket
 //! ```
 //!
-//! The core has no cryptography: an association holds an [`EspCipher`](crate::EspCipher). Messages of Neighbour
+//! The core has no cryptography: an association holds an [`EspCipher`]. Messages of Neighbour
 //! Discovery, ARP, IGMP, MLD and DHCP are exempt from policies, and so are packets to ourselves.
 //! ESP protects whole packets: the packets of ESP are fragmented, not what is in them.
+//!
+//! [`EspCipher`]: crate::EspCipher
 
 pub(crate) mod association;
 pub(crate) mod cipher;
