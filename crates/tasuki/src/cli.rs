@@ -83,7 +83,7 @@ pub(crate) enum Command {
 }
 
 /// Environment variables that matter to Tasuki, and what each does.
-pub(crate) const ENVIRONMENT: [(&str, &str); 8] = [
+pub(crate) const ENVIRONMENT: [(&str, &str); 9] = [
     (
         "TASUKI_HOST_LOOPBACK",
         "addresses of the host's loopback; `tasuki run --host-loopback` sets it",
@@ -93,6 +93,10 @@ pub(crate) const ENVIRONMENT: [(&str, &str); 8] = [
     ("TASUKI_PRELOAD", "path of libtasuki_preload.so, where it is not installed as usual"),
     ("TASUKI_SANDBOX", "how much of the servers' sandbox: off, on or require [default: on]"),
     ("TASUKI_SOCKET", "socket of the instance; `tasuki run` sets it for its program"),
+    (
+        "TASUKI_STATE",
+        "directory of the vectors that keys of ESP have used [default: /var/lib/tasuki]",
+    ),
     ("TASUKI_TRACE", "file for the calls of programs, or -; `tasuki run --trace` sets it"),
     ("XDG_RUNTIME_DIR", "users other than root have their instances in its directory tasuki"),
 ];
