@@ -142,24 +142,24 @@ fn a_stack_that_is_killed_below_the_target_is_waited_for() {
     kill_and_restart(&world, Victim::Stack, 3, 30);
 }
 
-/// 200 random moments.
-#[test]
-#[ignore = "takes minutes"]
-fn a_target_that_is_killed_again_and_again() {
-    for seed in 2..6 {
+/// 200 random moments, 50 in each world.
+fn kill_again_and_again(victim: Victim, seeds: std::ops::Range<u64>) {
+    for seed in seeds {
         let Some(world) = DiskWorld::new(&[]) else { return };
-        kill_and_restart(&world, Victim::Target, 50, seed);
+        kill_and_restart(&world, victim, 50, seed);
     }
 }
 
-/// 200 random moments.
+#[test]
+#[ignore = "takes minutes"]
+fn a_target_that_is_killed_again_and_again() {
+    kill_again_and_again(Victim::Target, 2..6);
+}
+
 #[test]
 #[ignore = "takes minutes"]
 fn a_stack_that_is_killed_again_and_again() {
-    for seed in 31..35 {
-        let Some(world) = DiskWorld::new(&[]) else { return };
-        kill_and_restart(&world, Victim::Stack, 50, seed);
-    }
+    kill_again_and_again(Victim::Stack, 31..35);
 }
 
 /// Longer than the initiator's pings are apart. Then as long as it takes to lose the session: the

@@ -198,7 +198,7 @@ pub(crate) enum DiskCommand {
     Bench(DiskBenchArgs),
 }
 
-/// Show targets and logical units, as iscsi-ls does
+/// Show targets and their disks, as iscsi-ls does
 #[derive(Debug, Args)]
 pub(crate) struct DiskLsArgs {
     /// iscsi+sealed://ADDRESS, iscsi+tls://ADDRESS or iscsi://ADDRESS (plain), with :PORT, /TARGET
@@ -210,7 +210,7 @@ pub(crate) struct DiskLsArgs {
     pub(crate) net: Option<InstanceName>,
     #[command(flatten)]
     pub(crate) access: DiskAccessArgs,
-    /// Print JSON: an array with one object per unit
+    /// Print JSON: an array with one object per disk
     #[arg(long)]
     pub(crate) json: bool,
 }

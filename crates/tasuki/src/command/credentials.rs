@@ -1,4 +1,5 @@
-//! What targets and initiators bring to sealed and TLS, out of their options.
+//! What targets and initiators bring to sealed and TLS, out of their options; and processes that
+//! have secrets.
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use seal::{
@@ -11,6 +12,15 @@ use crate::cli::CredentialArgs;
 use crate::exit::{Code, Failure};
 use crate::keys::{KeyDirectory, raw_key, read_private, read_public};
 
+/// From here on the process has secrets: no core dump, and no debugger but root's.
+///
+/// # Errors
+/// The system's.
+pub(super) fn forbid_dumps() -> Result<(), Failure> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|errno| Failure::system("forbid core dumps", errno))
+}
+
 /// The credentials that the options mean. `known` judges keys; certificates of the authorities are
 /// taken as they are.
 ///
@@ -21,9 +31,7 @@ pub(super) fn credentials(
     keys: &KeyDirectory,
     known: impl FnOnce(&Identity) -> Judge,
 ) -> Result<Credentials, Failure> {
-    // From here on the process has secrets: no core dump, and no debugger but root's.
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|errno| Failure::system("forbid core dumps", errno))?;
+    forbid_dumps()?;
     let identity = identity(args, keys)?;
     let trust = trust(args)?;
     let judge = match trust {

@@ -8,13 +8,13 @@ mod settings;
 
 use std::time::Duration;
 
-use rustix::process::DumpableBehavior;
 use storage::{DeviceError, OpenError, PortalTransport, ServeError};
 
 pub(crate) use self::control::TargetReport;
 use self::control::{Reply, Request, ask};
 use self::settings::TargetSettings;
 use super::background::{self, Ready};
+use super::credentials::forbid_dumps;
 use super::{print, print_json, table};
 use crate::cli::{
     TargetArgs, TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs, TargetUpArgs,
@@ -81,8 +81,7 @@ fn begin(args: &TargetUpArgs) -> Result<u8, Failure> {
 fn serve(settings: TargetSettings, ready: Ready) -> Result<u8, Failure> {
     let TargetSettings { name, net, definition } = settings;
     if definition.access.has_secrets() {
-        // No core dump has them, and no process of this user's reads them here.
-        let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+        forbid_dumps()?;
     }
     let (instance, client) = join_named(net.as_ref())?;
     let directory = RuntimeDir::make()?;

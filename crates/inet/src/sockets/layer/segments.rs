@@ -62,7 +62,6 @@ pub(super) struct SegmentRoute {
 }
 
 impl SegmentRoute {
-    #[inline]
     pub(super) fn new(
         cx: &Context,
         options: &SocketOptions,

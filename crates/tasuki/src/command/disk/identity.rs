@@ -1,9 +1,9 @@
 //! Who this initiator is.
 
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use storage::{AUTHORITY, ChapAccount, ChapAlgorithm, ChapPolicy, InitiatorIdentity, read_secret};
 
 use crate::cli::ChapArgs;
+use crate::command::credentials::forbid_dumps;
 use crate::exit::{Code, Failure};
 
 /// The name that is asked for, or one of this machine, and the secrets.
@@ -30,8 +30,7 @@ pub(super) fn identity(
 fn policy(args: &ChapArgs) -> Result<Option<ChapPolicy>, Failure> {
     // Neither is there without the other.
     let (Some(user), Some(file)) = (&args.user, &args.secret_file) else { return Ok(None) };
-    // No core dump has the secrets.
-    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    forbid_dumps()?;
     let wrong = |sentence: String| Failure::new(Code::Configuration, sentence);
     let secret = |file| read_secret(file).map_err(|error| wrong(error.to_string()));
     let initiator = ChapAccount { name: user.clone(), secret: secret(file)? };

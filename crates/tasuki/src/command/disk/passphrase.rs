@@ -7,10 +7,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::ChildStdin;
 
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use storage::Passphrase;
 use zeroize::Zeroizing;
 
+use crate::command::credentials::forbid_dumps;
 use crate::exit::{Code, Failure};
 
 /// Longest key file, bytes: cryptsetup's bound.
@@ -61,12 +61,6 @@ impl Secret {
     pub(super) fn passphrase(self) -> Passphrase {
         Passphrase::new(self.0)
     }
-}
-
-/// From here on the process has secrets: no core dump, and no debugger but root's.
-fn forbid_dumps() -> Result<(), Failure> {
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|errno| Failure::system("forbid core dumps", errno))
 }
 
 fn from_input() -> Result<Zeroizing<Vec<u8>>, Failure> {
@@ -123,7 +117,7 @@ mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt as _;
 
-    use rustix::process::dumpable_behavior;
+    use rustix::process::{DumpableBehavior, dumpable_behavior};
 
     use super::*;
 
