@@ -128,6 +128,16 @@ impl<D: Device> FaultDevice<D> {
         Ok(true)
     }
 
+    /// What is pending, with the frames whose time has come here.
+    #[cold]
+    fn with_due(&self, inner: Pending) -> Pending {
+        Pending {
+            receive: inner.receive || self.rx.ready.has_due(),
+            transmit: inner.transmit || self.tx.ready.has_due(),
+            later: inner.later,
+        }
+    }
+
     /// Frames to be sent that may wait here.
     fn outbox_most(&self) -> usize {
         if self.timer.is_some() { LINE_MOST } else { OUTBOX_MOST }
@@ -228,13 +238,10 @@ impl<D: Device> Device for FaultDevice<D> {
         self.inner.awake(ready);
     }
 
+    #[inline]
     fn pending(&self) -> Pending {
         let inner = self.inner.pending();
-        Pending {
-            receive: inner.receive || self.rx.ready.has_due(),
-            transmit: inner.transmit || self.tx.ready.has_due(),
-            later: inner.later,
-        }
+        if self.none { inner } else { self.with_due(inner) }
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {

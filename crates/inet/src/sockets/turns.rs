@@ -156,6 +156,7 @@ impl OutputTurns {
         !self.is_empty() && self.one_has_room(link, out)
     }
 
+    #[inline]
     fn one_has_room<T>(&self, link: &LinkLayer, out: &mut dyn Egress<T>) -> bool {
         self.interfaces.iter().any(|turns| turns.can_go_on(link, out))
     }

@@ -62,6 +62,7 @@ pub(super) struct SegmentRoute {
 }
 
 impl SegmentRoute {
+    #[inline(always)]
     pub(super) fn new(
         cx: &Context,
         options: &SocketOptions,
