@@ -125,6 +125,12 @@ enum Command {
     Programs(programs::ProgramsArgs),
     /// Targets and initiators: transports, peers, sealing (needs root).
     Storage(storage::StorageArgs),
+    /// The server of `storage`'s whole blocks.
+    #[command(hide = true)]
+    ServeBlocks(storage::ServeBlocksArgs),
+    /// The reader of `storage`'s whole blocks.
+    #[command(hide = true)]
+    ReadBlocks(storage::ReadBlocksArgs),
     /// Programs' own benchmarks, on Tasuki and on the kernel (needs root).
     Applications(applications::ApplicationsArgs),
     /// Removes what a run has made when the run ends.
@@ -174,6 +180,8 @@ fn main() -> anyhow::Result<()> {
         Command::Programs(args) => programs::run(&args),
         Command::Applications(args) => applications::run(&args),
         Command::Storage(args) => storage::run(&args),
+        Command::ServeBlocks(args) => storage::serve_blocks(&args),
+        Command::ReadBlocks(args) => storage::read_blocks(&args),
         Command::CleanUp(args) => cleanup::run(&args),
         Command::States(args) => states::run(&args),
         Command::KeepAwake => machine::keep_awake(),

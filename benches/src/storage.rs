@@ -2,13 +2,17 @@
 //!
 //! All transports of a path take turns, measurement by measurement. In every other round the last
 //! is first. A ratio is taken within a round. Beside the transports are rows against peers
-//! ([`peers`]) and the speed of sealing by the size of a record ([`aead`]).
+//! ([`peers`]), whole blocks against ESP as in the fifth paper ([`above_tcp`]), and the speed of
+//! sealing by the size of a record ([`aead`]).
 //!
 //! The load is `tasuki disk bench` on an instance of its own. The processor time of a side is that
 //! of its instance and of its target or initiator, from proc(5), in ticks of 10 ms.
 
+mod above_tcp;
 mod aead;
 mod args;
+mod bench_server;
+mod blocks;
 mod measure;
 mod peers;
 mod plan;
@@ -23,6 +27,9 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::args::StorageArgs;
 use self::args::StoragePart;
+pub(crate) use self::blocks::{
+    ReadBlocksArgs, ServeBlocksArgs, read as read_blocks, serve as serve_blocks,
+};
 use self::measure::{Counted, Place, disk_bench, disk_bench_words, measure};
 use self::plan::{StoragePath, TRANSPORTS, Transport};
 use self::row::StorageRow;
@@ -52,6 +59,9 @@ pub(crate) fn run(args: &StorageArgs) -> Result<()> {
         fs::write(file, text).with_context(|| file.display().to_string())?;
         found
     };
+    if let Some(file) = &args.plot_blocks {
+        above_tcp::plot(&found.rows, file).with_context(|| file.display().to_string())?;
+    }
     if args.json {
         println!("{}", serde_json::to_string_pretty(&found)?);
     } else {
@@ -84,7 +94,10 @@ fn measured(args: &StorageArgs) -> Result<StorageFound> {
         }
     }
     if args.only.contains(&StoragePart::Peers) {
-        peers::run(args, number, &mut found.rows)?;
+        peers::run(args, number + 1, &mut found.rows)?;
+    }
+    if args.only.contains(&StoragePart::Blocks) {
+        above_tcp::run(args, number + 3, &mut found.rows)?;
     }
     Ok(found)
 }
@@ -162,6 +175,7 @@ fn tables(found: &StorageFound) -> String {
     let parts = [
         ("Transports", table::transports(&found.rows, &names)),
         ("Peers", table::peers(&found.rows) + &table::depth_one(&found.rows)),
+        ("Whole blocks above TCP", table::blocks(&found.rows)),
         (
             "Sealing by the size of a record",
             if found.aead.is_empty() {

@@ -12,6 +12,7 @@ Examples:
   tasuki-bench storage                                everything, most of an hour
   tasuki-bench storage --only transports --path wire --back-end null
   tasuki-bench storage --only peers --rounds 5
+  tasuki-bench storage --only blocks --plot-blocks blocks.svg
   tasuki-bench storage --only aead --plot aead.svg";
 
 /// What `storage` runs.
@@ -31,7 +32,7 @@ pub(crate) struct StorageArgs {
     #[arg(long)]
     pub(super) quick: bool,
     /// Only these parts.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "transports,peers,aead")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "transports,peers,blocks,aead")]
     pub(super) only: Vec<StoragePart>,
     /// Only these transports.
     #[arg(long, value_delimiter = ',')]
@@ -48,6 +49,9 @@ pub(crate) struct StorageArgs {
     /// Draw the speed of sealing into this SVG file.
     #[arg(long, value_name = "FILE")]
     pub(super) plot: Option<PathBuf>,
+    /// Draw the speed and processor time of whole blocks into this SVG file.
+    #[arg(long, value_name = "FILE")]
+    pub(super) plot_blocks: Option<PathBuf>,
     /// The file for all figures, as JSON.
     #[arg(long, default_value = "target/bench-storage.json")]
     pub(super) out: PathBuf,
@@ -66,6 +70,8 @@ pub(super) enum StoragePart {
     Transports,
     /// tgt, libiscsi, and TCP alone.
     Peers,
+    /// Whole blocks encrypted above TCP, and ESP, with triple DES.
+    Blocks,
     /// Sealing by the size of a record.
     Aead,
 }
@@ -100,9 +106,13 @@ impl StorageArgs {
 
     pub(super) fn requests(&self) -> Vec<Requests> {
         let mut all = Requests::all(self.quick);
-        all.retain(|it| {
-            self.case.is_empty() || self.case.iter().any(|text| it.title().contains(text.as_str()))
-        });
+        all.retain(|it| self.wants(*it));
         all
+    }
+
+    /// Does `--case` name these?
+    pub(super) fn wants(&self, requests: Requests) -> bool {
+        let named = |text: &String| requests.title().contains(text.as_str());
+        self.case.is_empty() || self.case.iter().any(named)
     }
 }

@@ -5,11 +5,10 @@
 //! * Initiator: `tasuki disk bench` or iscsi-perf, both on one instance, over a wire to our target.
 //! * Depth 1: a read of 4 KiB of a null unit, or an echo of 48 bytes by TCP, over a wire.
 
-use std::process::{Child, Stdio};
-
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
 use super::args::StorageArgs;
+use super::bench_server::BenchServer;
 use super::measure::{Counted, Parse, Place, disk_bench, disk_bench_words, iscsi_perf, measure};
 use super::plan::{Access, BackEnd, Requests, StoragePath, TRANSPORTS};
 use super::row::StorageRow;
@@ -162,43 +161,14 @@ fn perf_words(requests: Requests, url: &str, seconds: f64) -> Vec<String> {
     words
 }
 
-/// A server of echoes on the target's instance.
-struct EchoServer(Child);
-
-impl EchoServer {
-    fn new(world: &StorageWorld) -> Result<Self> {
-        use std::io::{BufRead as _, BufReader};
-        let me = std::env::current_exe()?.to_string_lossy().into_owned();
-        let bind = format!("0.0.0.0:{PORT}");
-        let mut command = world.on_instance(StorageSide::Target, &[&me, "serve", "--bind", &bind]);
-        let child = command.stdout(Stdio::piped()).spawn().context("starting the echo server")?;
-        let mut server = Self(child);
-        let mut line = String::new();
-        let output = server.0.stdout.as_mut().context("the echo server's output")?;
-        BufReader::new(output).read_line(&mut line)?;
-        if line.is_empty() {
-            bail!("the echo server did not start");
-        }
-        Ok(server)
-    }
-}
-
-impl Drop for EchoServer {
-    fn drop(&mut self) {
-        // `tasuki run` ends its program on request.
-        let pid = self.0.id().to_string();
-        let _ = std::process::Command::new("kill").arg(pid).stderr(Stdio::null()).status();
-        let _ = self.0.wait();
-    }
-}
-
 /// Depth 1 of a null unit, and a TCP round trip in turn with it.
 fn echoes(args: &StorageArgs, world: &StorageWorld, rows: &mut Vec<StorageRow>) -> Result<()> {
     let counted = Counted {
         target: world.processes(StorageSide::Target)?,
         initiator: world.processes(StorageSide::Initiator)?,
     };
-    let _server = EchoServer::new(world)?;
+    let bind = format!("0.0.0.0:{PORT}");
+    let _server = BenchServer::new(world, &["serve", "--bind", &bind])?;
     let requests = Requests { access: Access::RandRead, bytes: 4096, depth: 1 };
     let me = std::env::current_exe()?.to_string_lossy().into_owned();
     let to = format!("{TARGET}:{PORT}");

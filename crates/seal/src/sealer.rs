@@ -1,7 +1,8 @@
-//! The sending half: it gives each record its number and key in order, and seals in place.
+//! The sending half: it gives each record its number and key in order, and seals.
 //!
-//! * **Copies: none.** [`SealJob::run`] encrypts the chunk where it lies. The header, and the tail
-//!   of padding and tag, are written beside it. The caller sends the three parts in this order.
+//! * **Copies: none.** [`SealJob::run`] encrypts the chunk where it lies, [`SealJob::run_into`] from
+//!   there to where it is sent from. The header, and the tail of padding and tag, are written
+//!   beside it. The caller sends the three parts in this order.
 //! * **Order and work are apart.** [`Sealer::begin`] gives the next number and key to a
 //!   [`SealJob`], which can run on any thread while the record before is on the wire. Records are
 //!   sent in the order of `begin`. A job that is dropped leaves a gap, which the peer refuses.
@@ -176,6 +177,26 @@ impl Sealer {
         self.begin(chunk.len())?.run(header, chunk, tail)
     }
 
+    /// Seals `chunk` into `sealed`, in the thread of the caller. `chunk` stays as it is.
+    ///
+    /// `tail` has [`Self::tail_len`] bytes. The record is header, sealed chunk, tail.
+    ///
+    /// # Errors
+    /// Those of [`Self::begin`] and [`SealJob::run_into`].
+    pub fn seal_into(
+        &mut self,
+        header: &mut [u8; HEADER_LEN],
+        chunk: &[u8],
+        sealed: &mut [u8],
+        tail: &mut [u8],
+    ) -> Result<(), SealError> {
+        let expected = self.tail_len(chunk.len());
+        if tail.len() != expected {
+            return Err(SealError::BadTail { got: tail.len(), expected });
+        }
+        self.begin(chunk.len())?.run_into(header, chunk, sealed, tail)
+    }
+
     /// Bytes of padding and tag behind a chunk of `len` bytes.
     pub fn tail_len(&self, len: usize) -> usize {
         padding_len(len, self.padding.multiple()) + TAG_LEN
@@ -293,17 +314,41 @@ impl SealJob {
         self.run_in(header, chunk, tail)
     }
 
+    /// Seals `chunk` into `sealed`, and writes the header and the tail. `chunk` stays as it is.
+    ///
+    /// # Errors
+    /// As [`Self::run`]; [`SealError::WrongChunk`] also if `sealed` has another length.
+    pub fn run_into(
+        self,
+        header: &mut [u8; HEADER_LEN],
+        chunk: &[u8],
+        sealed: &mut [u8],
+        tail: &mut [u8],
+    ) -> Result<(), SealError> {
+        self.check(chunk.len(), tail.len())?;
+        self.check(sealed.len(), tail.len())?;
+        header.copy_from_slice(&self.header);
+        let padding = &PADDING[..self.padding];
+        let done = self.key.seal_into(self.number, &self.header, chunk, sealed, padding, tail);
+        done.map_err(|_| SealError::Library)
+    }
+
     fn run_in(self, header: &mut [u8], chunk: &mut [u8], tail: &mut [u8]) -> Result<(), SealError> {
-        if chunk.len() != self.len {
-            return Err(SealError::WrongChunk { got: chunk.len(), expected: self.len });
-        }
-        if tail.len() != self.tail_len() {
-            return Err(SealError::BadTail { got: tail.len(), expected: self.tail_len() });
-        }
+        self.check(chunk.len(), tail.len())?;
         header.copy_from_slice(&self.header);
         let padding = &PADDING[..self.padding];
         let sealed = self.key.seal(self.number, &self.header, chunk, padding, tail);
         sealed.map_err(|_| SealError::Library)
+    }
+
+    fn check(&self, chunk: usize, tail: usize) -> Result<(), SealError> {
+        if chunk != self.len {
+            return Err(SealError::WrongChunk { got: chunk, expected: self.len });
+        }
+        if tail != self.tail_len() {
+            return Err(SealError::BadTail { got: tail, expected: self.tail_len() });
+        }
+        Ok(())
     }
 }
 

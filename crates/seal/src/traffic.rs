@@ -148,6 +148,23 @@ impl RecordKey {
         self.key.seal_in_place_scatter(self.nonce(number), aad, content, padding, tail)
     }
 
+    /// Seals `content` into `sealed`, which is as long, and `padding` as [`Self::seal`] does.
+    ///
+    /// # Errors
+    /// `sealed` is not as long as `content`, or as those of [`Self::seal`].
+    pub(crate) fn seal_into(
+        &self,
+        number: u64,
+        header: &[u8],
+        content: &[u8],
+        sealed: &mut [u8],
+        padding: &[u8],
+        tail: &mut [u8],
+    ) -> Result<(), Unspecified> {
+        let (nonce, aad) = (self.nonce(number), Aad::from(header));
+        self.key.seal_out_of_place_scatter(nonce, aad, content, sealed, padding, tail)
+    }
+
     /// Opens `body`, which the tag ends, in place.
     ///
     /// # Errors

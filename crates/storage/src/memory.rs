@@ -1,7 +1,9 @@
 //! Memory that a file can be read into and written from without a copy (O_DIRECT).
 //!
 //! Fresh memory costs a page fault for each of its pages, and unmapping it costs as much again. So
-//! a pool keeps memory that is free, up to [`MOST_FREE`] bytes, in classes of powers of two.
+//! a pool keeps memory that is free, up to [`MOST_FREE`] bytes, in classes: powers of two, and a
+//! page each, for what comes with a block. A sealed record of 256 KiB has its tag behind it, and
+//! would otherwise take memory of 512 KiB.
 //!
 //! Memory that was used before still has its old bytes, which may be another unit's. Nobody sees
 //! them: [`AlignedMemory`] shows only what was appended, or filled by the kernel, since it was
@@ -16,10 +18,12 @@ use bytes::Bytes;
 pub(crate) const ALIGNMENT: usize = 4096;
 /// Bytes of the largest class. Longer memory is not kept.
 const LARGEST: usize = 2 << 20;
-/// Classes: one page, two, four and so on.
+/// Classes: one page and [`SLACK`], two and that, four and so on.
 const CLASSES: usize = (LARGEST / ALIGNMENT).trailing_zeros() as usize + 1;
-/// Free bytes that a pool keeps: as much data-in as one session may have on its way.
-const MOST_FREE: usize = 16 << 20;
+/// Bytes of each class over its power of two.
+const SLACK: usize = ALIGNMENT;
+/// Free bytes that a pool keeps: as much data-in as one session may have on its way, and the slack.
+const MOST_FREE: usize = 17 << 20;
 /// Zeroes that are there at all times: as many as a command reads at once.
 const ZEROES: usize = 512 << 10;
 
@@ -43,7 +47,7 @@ impl MemoryPool {
     fn take(&self, room: usize) -> Memory {
         let class = class_of(room);
         let free = class.and_then(|class| self.with(|free| free.take(class)));
-        free.unwrap_or_else(|| fresh(class.map_or(room, |class| ALIGNMENT << class)))
+        free.unwrap_or_else(|| fresh(class.map_or(room, bytes_of)))
     }
 
     fn put(&self, memory: Memory) {
@@ -66,8 +70,14 @@ struct FreeMemory {
 
 /// The class of memory that has `room` bytes. `None`: it is longer than the largest class.
 fn class_of(room: usize) -> Option<usize> {
-    let class = room.div_ceil(ALIGNMENT).max(1).next_power_of_two().trailing_zeros() as usize;
+    let pages = room.saturating_sub(SLACK).div_ceil(ALIGNMENT).max(1);
+    let class = pages.next_power_of_two().trailing_zeros() as usize;
     (class < CLASSES).then_some(class)
+}
+
+/// The bytes of a class's memory.
+fn bytes_of(class: usize) -> usize {
+    (ALIGNMENT << class) + SLACK
 }
 
 impl FreeMemory {
@@ -79,7 +89,7 @@ impl FreeMemory {
 
     /// Keeps memory. It comes back if there is enough, or if it is of no class.
     fn put(&mut self, memory: Memory) -> Option<Memory> {
-        let class = class_of(memory.len()).filter(|class| memory.len() == ALIGNMENT << class);
+        let class = class_of(memory.len()).filter(|class| memory.len() == bytes_of(*class));
         match class {
             Some(class) if self.len + memory.len() <= MOST_FREE => {
                 self.len += memory.len();
@@ -224,7 +234,7 @@ mod tests {
     #[test]
     fn memory_is_used_again_and_shows_nothing_of_before() {
         let pool = pool();
-        for len in [1, ALIGNMENT, ALIGNMENT + 1, 100_000, 512 << 10, LARGEST] {
+        for len in [1, ALIGNMENT, 2 * ALIGNMENT + 1, 100_000, 512 << 10, LARGEST + SLACK] {
             let mut memory = AlignedMemory::of(pool, len);
             let place = memory.as_mut_ptr();
             memory.append(&vec![0x5e; len]);
@@ -267,13 +277,15 @@ mod tests {
         let all: Vec<_> = (0..64).map(|_| AlignedMemory::of(pool, 1 << 20)).collect();
         assert_eq!(kept(), 0);
         drop(all);
-        assert_eq!(kept(), MOST_FREE);
-        drop(AlignedMemory::of(pool, LARGEST + 1));
-        assert_eq!(kept(), MOST_FREE);
+        let each = (1 << 20) + SLACK;
+        let most = MOST_FREE / each * each;
+        assert_eq!(kept(), most);
+        drop(AlignedMemory::of(pool, LARGEST + SLACK + 1));
+        assert_eq!(kept(), most);
         let one = AlignedMemory::of(pool, 1 << 20);
-        assert_eq!(kept(), MOST_FREE - (1 << 20));
+        assert_eq!(kept(), most - each);
         drop(one);
-        assert_eq!(kept(), MOST_FREE);
+        assert_eq!(kept(), most);
     }
 
     #[test]

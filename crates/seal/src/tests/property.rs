@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::world::{Ends, Event, Talker};
 use crate::{
-    Handshake, KnownPeers, MAX_BOUND, MIN_BOUND, OpenError, Opened, Padding, Receiver,
+    Handshake, KnownPeers, MAX_BOUND, MIN_BOUND, OpenError, Opened, Padding, Receiver, SealError,
     SessionSettings, Step, Suite, halves_from_exporter,
 };
 
@@ -216,6 +216,28 @@ proptest! {
                 prop_assert!(text.contains(peer.address()));
             }
         }
+    }
+
+    /// A record is the same whether it is sealed where it lies or into other memory.
+    #[test]
+    fn records_are_sealed_into_other_memory(
+        suite in suite(),
+        padding in padding(),
+        len in 1..5000usize,
+    ) {
+        let settings = SessionSettings { padding, ..SessionSettings::default() };
+        let (mut one, _) = keyed(suite, settings);
+        let (mut other, _) = keyed(suite, settings);
+        let content = data(1, len);
+        let expected = one.record(&content).unwrap();
+        let (mut header, mut sealed) = ([0; crate::HEADER_LEN], vec![0; len]);
+        let mut tail = vec![0; other.sealer.tail_len(len)];
+        let longer = &mut vec![0; len + 1];
+        let (mut third, _) = keyed(suite, settings);
+        let refused = third.sealer.seal_into(&mut header, &content, longer, &mut tail);
+        prop_assert_eq!(refused, Err(SealError::WrongChunk { got: len + 1, expected: len }));
+        other.sealer.seal_into(&mut header, &content, &mut sealed, &mut tail).unwrap();
+        prop_assert!([&header[..], &sealed, &tail].concat() == expected);
     }
 
     /// A shell that places the bytes itself: no receiver, no buffer of ours.

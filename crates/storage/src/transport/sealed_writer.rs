@@ -1,8 +1,14 @@
 //! The sending half of a sealed stream.
 //!
-//! A chunk's pieces are gathered into an area of the sending pool, sealed there, and handed to the
-//! stack from there: this is the one copy that a plain stream makes too. Small records, and those
-//! that find the pool empty, go through the socket's own areas.
+//! Records are made in an area of the sending pool, and handed to the stack from there.
+//!
+//! * A long piece is a record of its own, or several. It is sealed from where it lies into the
+//!   area. So sealing takes the place of the one copy that a plain stream makes. At the receiver
+//!   such a record begins with a block's first byte, so its memory is aligned for the volume.
+//! * Short pieces, such as headers, are gathered into one record, which shares the area with the
+//!   long piece behind them.
+//!
+//! Few bytes, and those that find the pool empty, go through the socket's own areas.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,6 +27,8 @@ use super::sealed_state::SealedState;
 
 /// Records shorter than this are copied into the socket's areas, which packs them.
 const LEAST_AREA: usize = 16 << 10;
+/// Pieces shorter than this are gathered.
+const LEAST_LONG: usize = 16 << 10;
 
 /// Seals chunks and sends them.
 #[derive(Debug)]
@@ -45,44 +53,71 @@ impl SealedWriter {
         Self { stream, client, sealer, state, sent_areas: 0, torn: false }
     }
 
-    /// Seals and sends all pieces, in as few records as they fit.
+    /// Seals and sends all pieces.
     pub(super) async fn write(&mut self, pieces: Vec<Bytes>) -> Result<(), TransportError> {
         let most = self.sealer.max_chunk().ok_or(SealError::NoHello)? as usize;
-        let mut left: usize = pieces.iter().map(Bytes::len).sum();
         let mut from = VecDeque::from(pieces);
-        while left > 0 {
+        loop {
+            let (short, long) = next_chunks(&mut from, most);
+            let len = self.record_len(short) + self.record_len(long);
+            if len == 0 {
+                return Ok(());
+            }
             self.change_keys().await?;
-            let chunk = left.min(most);
-            let record = HEADER_LEN + chunk + self.sealer.tail_len(chunk);
-            let area = (record >= LEAST_AREA).then(|| self.client.alloc(record).ok()).flatten();
+            let area = (len >= LEAST_AREA).then(|| self.client.alloc(len).ok()).flatten();
             match area {
                 Some(mut area) => {
-                    gather(&mut from, &mut area[HEADER_LEN..HEADER_LEN + chunk]);
-                    self.seal(&mut area, chunk)?;
+                    self.fill(&mut area, &mut from, short, long)?;
                     self.send_area(area).await?;
                 }
                 None => {
-                    let mut memory = vec![0; record];
-                    gather(&mut from, &mut memory[HEADER_LEN..HEADER_LEN + chunk]);
-                    self.seal(&mut memory, chunk)?;
+                    let mut memory = vec![0; len];
+                    self.fill(&mut memory, &mut from, short, long)?;
                     self.send_bytes(&memory).await?;
                 }
             }
-            left -= chunk;
+        }
+    }
+
+    /// The length of the record of a chunk, which is none without a chunk.
+    fn record_len(&self, chunk: usize) -> usize {
+        if chunk == 0 { 0 } else { HEADER_LEN + chunk + self.sealer.tail_len(chunk) }
+    }
+
+    /// Fills `records` with the record of `short` gathered bytes and that of the long piece behind
+    /// them.
+    fn fill(
+        &mut self,
+        records: &mut [u8],
+        from: &mut VecDeque<Bytes>,
+        short: usize,
+        long: usize,
+    ) -> Result<(), TransportError> {
+        // A record that has its number is sent, or nothing is any more.
+        self.torn = true;
+        let (first, second) = records.split_at_mut(self.record_len(short));
+        if short > 0 {
+            let (header, content, tail) = parts(first, short)?;
+            gather(from, content);
+            self.watched(short, |sealer| sealer.seal(header, content, tail))?;
+        }
+        if long > 0 {
+            let (header, content, tail) = parts(second, long)?;
+            let piece = from.front_mut().map(|piece| piece.split_to(long)).unwrap_or_default();
+            self.watched(long, |sealer| sealer.seal_into(header, &piece, content, tail))?;
         }
         Ok(())
     }
 
-    /// Seals the chunk within a record, and counts what of that the wire's work has hidden.
-    fn seal(&mut self, record: &mut [u8], chunk: usize) -> Result<(), TransportError> {
+    /// Seals a chunk, and counts what of that the wire's work has hidden.
+    fn watched(
+        &mut self,
+        chunk: usize,
+        seal: impl FnOnce(&mut Sealer) -> Result<(), SealError>,
+    ) -> Result<(), TransportError> {
         let busy = self.stream.as_aio().as_socket().slices_done().unwrap_or(0) < self.sent_areas;
         let began = Instant::now();
-        let Some((header, rest)) = record.split_first_chunk_mut() else {
-            return Err(SealError::BadChunk { len: 0, most: 0 }.into());
-        };
-        let (content, tail) = rest.split_at_mut(chunk);
-        self.torn = true;
-        self.sealer.seal(header, content, tail)?;
+        seal(&mut self.sealer)?;
         let took = began.elapsed();
         self.state.count(|counts| {
             counts.sealed += chunk as u64;
@@ -148,6 +183,37 @@ impl SealedWriter {
     }
 }
 
+/// The next bytes to be sealed: of short pieces, and of the long piece behind them, if the short
+/// ones are few. Pieces without bytes are dropped from the front. Both are 0 if nothing is left.
+fn next_chunks(from: &mut VecDeque<Bytes>, most: usize) -> (usize, usize) {
+    while from.front().is_some_and(Bytes::is_empty) {
+        from.pop_front();
+    }
+    let mut short = 0;
+    for piece in from.iter() {
+        if piece.len() >= LEAST_LONG {
+            let long = if short < LEAST_LONG { piece.len().min(most) } else { 0 };
+            return (short, long);
+        }
+        if short + piece.len() > most {
+            return (most, 0);
+        }
+        short += piece.len();
+    }
+    (short, 0)
+}
+
+/// Header, content and tail of a record.
+type RecordParts<'a> = (&'a mut [u8; HEADER_LEN], &'a mut [u8], &'a mut [u8]);
+
+/// The parts of the record of a chunk.
+fn parts(record: &mut [u8], chunk: usize) -> Result<RecordParts<'_>, SealError> {
+    let (header, rest) =
+        record.split_first_chunk_mut().ok_or(SealError::BadChunk { len: 0, most: 0 })?;
+    let (content, tail) = rest.split_at_mut(chunk);
+    Ok((header, content, tail))
+}
+
 /// Moves bytes from the front of the pieces until `into` is full.
 fn gather(from: &mut VecDeque<Bytes>, mut into: &mut [u8]) {
     while let Some(piece) = from.front_mut()
@@ -179,5 +245,24 @@ mod tests {
         }
         assert_eq!(seen, [&b"a"[..], b"bcd", b"", b"efgh"]);
         assert!(pieces.is_empty());
+    }
+
+    #[test]
+    fn long_pieces_have_records_of_their_own() {
+        let most = 4 * LEAST_LONG;
+        let next = |lens: &[usize]| {
+            let mut from = lens.iter().map(|len| Bytes::from(vec![0; *len])).collect();
+            next_chunks(&mut from, most)
+        };
+        assert_eq!(next(&[]), (0, 0));
+        assert_eq!(next(&[0, 0]), (0, 0));
+        assert_eq!(next(&[48]), (48, 0));
+        assert_eq!(next(&[0, 48, 0, 100, LEAST_LONG, 48]), (148, LEAST_LONG));
+        assert_eq!(next(&[LEAST_LONG, 48]), (0, LEAST_LONG));
+        assert_eq!(next(&[48, most + 5]), (48, most));
+        // Many short ones go alone, and no more than fit.
+        assert_eq!(next(&[LEAST_LONG - 1, 1, LEAST_LONG]), (LEAST_LONG, 0));
+        assert_eq!(next(&[LEAST_LONG - 1; 5]), (most, 0));
+        assert_eq!(next(&[LEAST_LONG - 1; 4]), (most - 4, 0));
     }
 }

@@ -1,0 +1,195 @@
+//! Rows of the fifth paper: whole blocks encrypted above TCP, beside ESP below it, both with triple
+//! DES ([`blocks`](super::blocks)). The paper's figures are drawn beside ours.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::args::StorageArgs;
+use super::bench_server::BenchServer;
+use super::blocks::BlockCipher;
+use super::measure::{Counted, Place, disk_bench, measure};
+use super::plan::{Access, BackEnd, Requests, StoragePath, TRANSPORTS};
+use super::row::StorageRow;
+use super::world::{StorageSide, StorageWorld, TARGET};
+use crate::median::median;
+
+/// Columns of the rows.
+pub(super) const ABOVE: &str = "3DES above TCP";
+pub(super) const BELOW: &str = "3DES by ESP";
+const NEITHER: &str = "no cipher";
+
+/// The paper's: throughput above TCP to that of IPsec, and the same of the processor time of both
+/// sides.
+const PAPER_RATE: f64 = 1.3;
+const PAPER_CPU: f64 = 0.97;
+
+const PORT: u16 = 5203;
+/// Triple DES takes 85 ms for 4 MiB and more, so a second has too few of them.
+const LEAST_SECONDS: f64 = 2.0;
+
+fn requests(args: &StorageArgs) -> Vec<Requests> {
+    let sizes: &[u32] = if args.quick { &[64, 1024] } else { &[4, 16, 64, 256, 1024, 4096] };
+    let depths = [1, 4].into_iter();
+    let one = |depth| {
+        sizes.iter().map(move |kib| Requests { access: Access::Read, bytes: kib << 10, depth })
+    };
+    let mut all: Vec<Requests> = depths.flat_map(one).collect();
+    all.retain(|it| args.wants(*it));
+    all
+}
+
+/// One of the three set-ups.
+struct Column<'a> {
+    name: &'static str,
+    world: &'a StorageWorld,
+    cipher: BlockCipher,
+    port: String,
+    _server: BenchServer,
+    counted: Counted,
+}
+
+impl<'a> Column<'a> {
+    fn new(
+        name: &'static str,
+        world: &'a StorageWorld,
+        cipher: BlockCipher,
+        port: u16,
+    ) -> Result<Self> {
+        let port = format!("{TARGET}:{port}");
+        let words = ["serve-blocks", "--bind", &port, "--cipher", cipher.word()];
+        let server = BenchServer::new(world, &words)?;
+        let mut target = world.processes(StorageSide::Target)?;
+        target.push(server.first_line.trim().parse().context("the server's process")?);
+        let initiator = world.processes(StorageSide::Initiator)?;
+        let counted = Counted { target, initiator };
+        Ok(Self { name, world, cipher, port, _server: server, counted })
+    }
+
+    fn measure(&self, requests: Requests, round: u32, seconds: f64) -> Result<StorageRow> {
+        let me = std::env::current_exe()?.to_string_lossy().into_owned();
+        let words = [
+            &*me,
+            "read-blocks",
+            "--connect",
+            &self.port,
+            "--cipher",
+            self.cipher.word(),
+            "--size",
+            &requests.bytes.to_string(),
+            "--depth",
+            &requests.depth.to_string(),
+            "--seconds",
+            &seconds.to_string(),
+        ];
+        let reader = self.world.on_instance(StorageSide::Initiator, &words);
+        let place = Place { column: self.name, back_end: BackEnd::Null, requests, round };
+        measure(self.world, &place, &self.counted, reader, (seconds, disk_bench))
+    }
+}
+
+/// Measures all of them, over a wire with 1 ms in each direction or the path that is asked for.
+pub(super) fn run(args: &StorageArgs, number: usize, rows: &mut Vec<StorageRow>) -> Result<()> {
+    let path = args.path.first().copied().unwrap_or(StoragePath::WireOne);
+    let esp = TRANSPORTS.iter().find(|transport| transport.name == "esp-3des");
+    let esp = esp.context("ESP with triple DES")?;
+    let back_ends = [BackEnd::Null];
+    let clear = StorageWorld::new(&args.tasuki, number, path, &TRANSPORTS[0], &back_ends)?;
+    let protected = StorageWorld::new(&args.tasuki, number + 1, path, esp, &back_ends)?;
+    let columns = [
+        Column::new(ABOVE, &clear, BlockCipher::TripleDes, PORT)?,
+        Column::new(BELOW, &protected, BlockCipher::None, PORT)?,
+        Column::new(NEITHER, &clear, BlockCipher::None, PORT + 1)?,
+    ];
+    let seconds = args.seconds().max(LEAST_SECONDS);
+    for requests in requests(args) {
+        for round in 0..args.rounds() {
+            let mut order: Vec<&Column<'_>> = columns.iter().collect();
+            if round % 2 == 1 {
+                order.reverse();
+            }
+            for column in order {
+                args.say(&format!("blocks, {}, {}", requests.title(), column.name));
+                rows.push(column.measure(requests, round, seconds)?);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// CPU seconds of both sides for each GiB.
+pub(super) fn all_cpu(row: &StorageRow) -> Option<f64> {
+    let (target, initiator) = (row.target_cpu, row.initiator_cpu);
+    Some((target.0 + target.1 + initiator.0 + initiator.1) / row.gib)
+}
+
+/// The medians of a column at depth 1, by KiB of a block.
+fn points(rows: &[StorageRow], column: &str, figure: fn(&StorageRow) -> f64) -> Vec<(f64, f64)> {
+    let of_it = || rows.iter().filter(|row| row.column == column && row.requests.depth == 1);
+    let mut sizes: Vec<u32> = of_it().map(|row| row.requests.bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let middle = |bytes: &u32| {
+        let all = of_it().filter(|row| row.requests.bytes == *bytes).map(figure).collect();
+        Some((f64::from(*bytes) / 1024.0, median(all)?))
+    };
+    sizes.iter().filter_map(middle).collect()
+}
+
+/// Draws throughput and processor time against the size of a block into an SVG file.
+pub(super) fn plot(rows: &[StorageRow], file: &Path) -> Result<()> {
+    let area = SVGBackend::new(file, (1080, 440)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let (left, right) = area.split_horizontally(540);
+    let cpu = |row: &StorageRow| all_cpu(row).unwrap_or(f64::NAN);
+    panel(&left, rows, ("Throughput", "MiB a second"), StorageRow::mib, PAPER_RATE)?;
+    panel(&right, rows, ("Processor time of both sides", "s for each GiB"), cpu, PAPER_CPU)?;
+    area.present()?;
+    Ok(())
+}
+
+fn panel(
+    area: &DrawingArea<SVGBackend<'_>, Shift>,
+    rows: &[StorageRow],
+    (title, unit): (&str, &str),
+    figure: fn(&StorageRow) -> f64,
+    paper: f64,
+) -> Result<()> {
+    let (above, below) = (points(rows, ABOVE, figure), points(rows, BELOW, figure));
+    let papers: Vec<_> = below.iter().map(|(size, value)| (*size, value * paper)).collect();
+    let lines = [
+        (ABOVE.to_owned(), above, BLUE, 2),
+        (BELOW.to_owned(), below, RED, 2),
+        (format!("the paper's: {paper:.2} of ESP"), papers, RGBColor(120, 120, 120), 1),
+    ];
+    let all = || lines.iter().flat_map(|(_, points, ..)| points);
+    let most = all().map(|(_, value)| *value).fold(1.0, f64::max);
+    let largest = all().map(|(size, _)| *size).fold(8.0, f64::max);
+    let mut chart = ChartBuilder::on(area)
+        .caption(title, ("sans-serif", 20))
+        .margin(12)
+        .x_label_area_size(44)
+        .y_label_area_size(52)
+        .build_cartesian_2d((4.0_f64..largest).log_scale(), 0.0..most * 1.25)?;
+    chart
+        .configure_mesh()
+        .x_desc("KiB of a block (logarithmic)")
+        .y_desc(unit)
+        .x_label_formatter(&|kib| format!("{kib:.0}"))
+        .draw()?;
+    for (name, points, colour, width) in lines {
+        chart
+            .draw_series(LineSeries::new(points, colour.stroke_width(width)))?
+            .label(name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK)
+        .draw()?;
+    Ok(())
+}
