@@ -100,6 +100,7 @@ impl Context {
     }
 
     /// The hardware address of the first hop, or the neighbour that is to be asked for it.
+    #[inline(never)]
     fn resolve(&mut self, now: Instant, path: &Path, progress: bool) -> Result<Mac, NeighbourKey> {
         let address = match path.hop {
             Hop::Group(mac) => return Ok(mac),

@@ -18,6 +18,7 @@ use crate::tx::chunk::ClientChunk;
 const MOST_JOINED: usize = 65_507;
 
 /// Gives the core one descriptor's bytes: a datagram, or a part of one. False if it refuses them.
+#[inline]
 pub(crate) fn submit(
     engine: &mut Engine,
     socket: &mut Socket,

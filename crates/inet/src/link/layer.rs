@@ -260,6 +260,7 @@ impl LinkLayer {
 
     /// The hardware address of a neighbour, if it is known. `progress`: an earlier packet to it has
     /// arrived.
+    #[inline(always)]
     pub(crate) fn resolve(
         &mut self,
         now: Instant,
