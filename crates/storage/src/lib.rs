@@ -80,9 +80,10 @@ pub use luks::{
 };
 pub use mount::{MountError, MountOptions, Mounted};
 pub use resize::ResizeError;
-pub use scsi::{BlockSize, LunNumber, UnitRight};
+pub use scsi::{BlockSize, LunNumber, StoredState, UnitRight};
 pub use secret_file::{LEAST_SECRET, MOST_SECRET, SecretFileError, read_secret};
 pub use server::{ServeError, serve};
+pub use state_file::{KeptState, StateFolder, StateStore};
 pub use transport::{
     Credentials, DiskTransport, Judge, PortalTransport, Refusal, SealedCounts, TransportError,
 };
