@@ -4,8 +4,8 @@
 //! beside it, flushed, and takes its place by rename(2). So a kill leaves the old one or the new
 //! one.
 //!
-//! A target in a sandbox opens no file. So where the state goes is a trait ([`StateStore`]): another
-//! process may have the folder.
+//! A target in a sandbox opens no file. So where the state goes is a trait ([`StateStore`]):
+//! another process may have the folder.
 
 use std::fmt::Debug;
 use std::fs::{self, File};

@@ -1,8 +1,8 @@
 //! `tasuki target`: iSCSI targets.
 //!
 //! A target is a process of its own in a sandbox, a client of an instance ([`served`]). It answers
-//! at a Unix socket beside those of instances ([`control`]). Its parent keeps the rights of its user
-//! for it ([`broker`]).
+//! at a Unix socket beside those of instances ([`control`]). Its parent keeps the rights of its
+//! user for it ([`broker`]).
 
 mod broker;
 mod broker_line;

@@ -8,7 +8,7 @@
 //! ```text
 //!   tasuki target up ──starts──▶ broker ──starts──▶ target ◀── initiators
 //!                                  │ ▲                 │
-//!      state, known keys ◀─────────┘ └── its requests ─┘  (a channel: standard input of the target)
+//!      state, known keys ◀─────────┘ └── its requests ─┘  (a channel: the target's standard input)
 //! ```
 //!
 //! The broker takes the folder for state from the target, which has read the configuration. It does
