@@ -227,6 +227,47 @@ def wrong(count):
     return " ".join(sorted({login("alice", f"guess number {n}") for n in range(int(count))}))
 
 
+def command(login, number, cdb, out=b"", room=0):
+    """A SCSI command of a session: its status and its data."""
+    flags = 0x81 | (0x20 if out else 0) | (0x40 if room else 0)
+    head = struct.pack(">BBHI", 0x01, flags, 0, len(out)) + bytes(8)
+    head += struct.pack(">4I", number, len(out) or room, number, login.stat_sn)
+    login.socket.sendall(head + cdb.ljust(16, b"\0") + out)
+    data = b""
+    while True:
+        head = login.exactly(48)
+        length = int.from_bytes(head[5:8], "big")
+        data += login.exactly(length + -length % 4)[:length]
+        if head[0] == 0x21 or head[0] == 0x25 and head[1] & 1:
+            login.stat_sn = int.from_bytes(head[24:28], "big") + 1
+            return head[3], data
+
+
+def asked(cdb, out=b"", room=0):
+    """The data of a command of a new session, whose first ones end with unit attentions."""
+    login = Login()
+    assert login.ask([], csg=1, nsg=3)[0] == "0000"
+    for number in range(1, 9):
+        status, data = command(login, number, cdb, out, room)
+        if status == 0:
+            return data
+    raise ConnectionError(f"status {status}")
+
+
+def register(key):
+    """Registers a key that outlives the target: PERSISTENT RESERVE OUT with APTPL."""
+    asked(bytes.fromhex("5f060000000000001800"), bytes(8) + bytes.fromhex(key) + bytes(4) + b"\1" + bytes(3))
+    return "registered"
+
+
+def registered():
+    """All registered keys: PERSISTENT RESERVE IN."""
+    data = asked(bytes.fromhex("5e000000000000010000"), room=256)
+    keys = data[8 : 8 + int.from_bytes(data[4:8], "big")]
+    return " ".join(keys[at : at + 8].hex() for at in range(0, len(keys), 8))
+
+
 ACTIONS = [login, keys, replay, reflect, across, again, skip, skip_proof, nothing, algorithm]
 ACTIONS = {action.__name__: action for action in ACTIONS + [challenges, session, manage, guess, stay, join, hold, wrong]}
+ACTIONS |= {action.__name__: action for action in [register, registered]}
 print(ACTIONS[sys.argv[3]](*sys.argv[4:]), flush=True)

@@ -6,7 +6,7 @@
 use std::os::fd::AsFd;
 
 use rustix::fs::FileType;
-use rustix::process::{Pid, Signal, set_parent_process_death_signal};
+use rustix::process::{Pid, Resource, Signal, set_parent_process_death_signal};
 use rustix::thread::CapabilitySet;
 
 use crate::demand::Demand;
@@ -66,11 +66,7 @@ fn end_with_parent() -> Result<(), SandboxError> {
 
 impl Restriction {
     fn apply(&mut self, plan: &Plan, begin_threads: impl FnOnce()) -> Result<(), SandboxError> {
-        // Memory that is shared is a file, too.
-        let files = [Some(DeviceKind::Pcap), Some(DeviceKind::Wire)];
-        // The relay has programs' /etc/resolv.conf open, where they see one of ours.
-        let relay = plan.role == Role::Relay;
-        let no_files = !relay && !files.contains(&plan.role.device()) && !writes_to_file();
+        let spared = spared_limits(plan.role);
         let has_user = self.leave_host(plan);
         self.drop_privileges(plan, has_user)?;
         self.note("no inspection", privilege::forbid_inspection());
@@ -85,7 +81,7 @@ impl Restriction {
         }
         // They have all of the above from their begin, and the filter together with this one.
         begin_threads();
-        self.note("limits", privilege::lower_limits(no_files));
+        self.note("limits", privilege::lower_limits(&spared));
         if plan.filter {
             trap::install(plan.role.to_string())?;
             self.note("seccomp", filter::install(plan.role));
@@ -138,6 +134,21 @@ impl Restriction {
         privilege::drop_but(plan.role.keeps())
             .map_err(SandboxError::system("drop the capabilities"))
     }
+}
+
+/// The limits that a process of this role needs.
+fn spared_limits(role: Role) -> Vec<Resource> {
+    let grows = match role {
+        // Programs' /etc/resolv.conf, where they see one of ours; the files of units.
+        Role::Relay | Role::Target => true,
+        // Memory that is shared is a file, too.
+        _ => matches!(role.device(), Some(DeviceKind::Pcap | DeviceKind::Wire)),
+    };
+    let mut spared = Vec::new();
+    spared.extend((grows || writes_to_file()).then_some(Resource::Fsize));
+    // The kernel's own threads for an io_uring are counted. The filter has no call that begins one.
+    spared.extend((role == Role::Target).then_some(Resource::Nproc));
+    spared
 }
 
 /// Do messages go to a file?

@@ -96,6 +96,22 @@ const OF_RELAY: &[&str] = &[
     "futex_waitv",
 ];
 
+/// Of a target beside these: what it does with files that are open. Its io_uring takes no other
+/// operations than those that it was made for.
+const OF_TARGET: &[&str] = &[
+    "io_uring_enter",
+    "lseek",
+    "statx",
+    // tokio's wait, that for a call's result, and the pause of one that has to look again.
+    "epoll_wait",
+    "futex_waitv",
+    "clock_nanosleep",
+    // Another size.
+    "ftruncate",
+    // Those who manage it.
+    "accept4",
+];
+
 /// Of a driver beside these.
 fn of_device(kind: DeviceKind) -> &'static [&'static str] {
     match kind {
@@ -280,8 +296,13 @@ fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
     let mut rules = BTreeMap::new();
     let device = role.device();
     let relay = role == Role::Relay;
-    let names = HOT.iter().chain(EVERY).chain(device.map_or(&[][..], of_device));
-    let names = names.chain(if relay { OF_RELAY } else { &[] });
+    let own = match role {
+        Role::Inet => &[],
+        Role::Driver(kind) | Role::Fused(kind) => of_device(kind),
+        Role::Relay => OF_RELAY,
+        Role::Target => OF_TARGET,
+    };
+    let names = HOT.iter().chain(EVERY).chain(own);
     for name in names {
         // Younger processors lack calls that have a successor.
         if let Ok(call) = Sysno::from_str(name) {
@@ -339,8 +360,13 @@ mod tests {
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn every_name_is_a_call() {
-        let names =
-            HOT.iter().chain(EVERY).copied().chain(conditional().into_iter().map(|(name, _)| name));
+        let names = HOT
+            .iter()
+            .chain(EVERY)
+            .chain(OF_RELAY)
+            .chain(OF_TARGET)
+            .copied()
+            .chain(conditional().into_iter().map(|(name, _)| name));
         for name in names {
             assert!(Sysno::from_str(name).is_ok(), "{name}");
         }
@@ -362,6 +388,7 @@ mod tests {
                 "setuid",
                 "bpf",
                 "io_uring_setup",
+                "io_uring_register",
                 "pidfd_open",
                 "process_vm_writev",
                 "unshare",

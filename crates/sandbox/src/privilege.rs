@@ -59,10 +59,10 @@ pub(crate) fn forbid_inspection() -> Result<(), Errno> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
 }
 
-/// No core, no further process or thread, no message queue. With `no_files`, no file grows either.
-pub(crate) fn lower_limits(no_files: bool) -> Result<(), Errno> {
-    let mut none = vec![Resource::Core, Resource::Nproc, Resource::Msgqueue];
-    none.extend(no_files.then_some(Resource::Fsize));
-    none.into_iter()
+/// No core, no further process or thread, no message queue, no file that grows; but for `spared`.
+pub(crate) fn lower_limits(spared: &[Resource]) -> Result<(), Errno> {
+    let all = [Resource::Core, Resource::Nproc, Resource::Msgqueue, Resource::Fsize];
+    all.into_iter()
+        .filter(|resource| !spared.contains(resource))
         .try_for_each(|resource| setrlimit(resource, Rlimit { current: Some(0), maximum: Some(0) }))
 }

@@ -43,13 +43,17 @@ pub enum Role {
     Fused(DeviceKind),
     /// The relay of programs without the library. It brings its network namespace along.
     Relay,
+    /// A target of iSCSI. It has its files open, and an io_uring for them.
+    Target,
 }
 
 impl Role {
     /// Every role.
     pub fn all() -> impl Iterator<Item = Self> {
         let of_kind = |(kind, _)| [Self::Driver(kind), Self::Fused(kind)];
-        [Self::Inet, Self::Relay].into_iter().chain(KINDS.into_iter().flat_map(of_kind))
+        [Self::Inet, Self::Relay, Self::Target]
+            .into_iter()
+            .chain(KINDS.into_iter().flat_map(of_kind))
     }
 
     /// The capabilities that it keeps, of a user namespace of its own.
@@ -57,7 +61,7 @@ impl Role {
         match self {
             // For the addresses of its network namespace, and of its sockets there; for raw ones.
             Self::Relay => CapabilitySet::NET_ADMIN.union(CapabilitySet::NET_RAW),
-            Self::Inet | Self::Driver(_) | Self::Fused(_) => CapabilitySet::empty(),
+            Self::Inet | Self::Driver(_) | Self::Fused(_) | Self::Target => CapabilitySet::empty(),
         }
     }
 
@@ -65,7 +69,7 @@ impl Role {
     #[must_use]
     pub fn device(self) -> Option<DeviceKind> {
         match self {
-            Self::Inet | Self::Relay => None,
+            Self::Inet | Self::Relay | Self::Target => None,
             Self::Driver(kind) | Self::Fused(kind) => Some(kind),
         }
     }
@@ -93,9 +97,13 @@ impl FromStr for Role {
         match text.split_once(':') {
             None if text == "inet" => Ok(Self::Inet),
             None if text == "relay" => Ok(Self::Relay),
+            None if text == "target" => Ok(Self::Target),
             Some(("nic", kind)) => kind.parse().map(Self::Driver),
             Some(("fused", kind)) => kind.parse().map(Self::Fused),
-            _ => Err("a role is inet, relay, nic:KIND or fused:KIND, as in nic:tap".to_owned()),
+            _ => {
+                Err("a role is inet, relay, target, nic:KIND or fused:KIND, as in nic:tap"
+                    .to_owned())
+            }
         }
     }
 }
@@ -105,6 +113,7 @@ impl fmt::Display for Role {
         match self {
             Self::Inet => f.write_str("inet"),
             Self::Relay => f.write_str("relay"),
+            Self::Target => f.write_str("target"),
             Self::Driver(kind) => write!(f, "nic:{kind}"),
             Self::Fused(kind) => write!(f, "fused:{kind}"),
         }
@@ -120,7 +129,7 @@ mod tests {
         for role in Role::all() {
             assert_eq!(role.to_string().parse(), Ok(role));
         }
-        assert_eq!(Role::all().count(), 14);
+        assert_eq!(Role::all().count(), 15);
         for wrong in ["", "nic", "nic:", "nic:tub", "inet:tap"] {
             assert!(wrong.parse::<Role>().is_err(), "{wrong}");
         }

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::str::FromStr;
 
 use iscsi::IscsiName;
 use scsi::{BlockSize, LunNumber};
 
 use crate::access::AccessPolicy;
+use crate::state_file::StateStore;
 use crate::transport::PortalTransport;
-use crate::volume::{SpecificationError, VolumeSpecification};
+use crate::volume::{OpenError, SpecificationError, VolumeSpecification};
 
 /// Sessions of a target at a time.
 pub const MOST_SESSIONS: usize = 64;
@@ -34,8 +36,8 @@ pub struct TargetDefinition {
     pub portal: SocketAddr,
     /// How its portal is protected.
     pub transport: PortalTransport,
-    /// The folder for reservations and mode pages that outlive the process; `None`: they do not.
-    pub state: Option<PathBuf>,
+    /// Where reservations and mode pages are kept that outlive the process; `None`: they do not.
+    pub state: Option<Rc<dyn StateStore>>,
     /// Who may use it.
     pub access: AccessPolicy,
 }
@@ -124,6 +126,15 @@ impl LunDefinition {
             *path = std::path::absolute(&*path)?;
         }
         Ok(self)
+    }
+
+    /// Opens the unit's file or device, which no other target has then: with the rights of this
+    /// process, whichever serves it. `None`: it has none.
+    ///
+    /// # Errors
+    /// Why it cannot be opened, and what to do.
+    pub fn open(&self) -> Result<Option<OwnedFd>, OpenError> {
+        self.volume.open(self.block_size.bytes(), self.read_only)
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -17,7 +18,7 @@ use tokio::sync::oneshot;
 use crate::counters::UnitCounters;
 use crate::definition::{LunDefinition, MOST_LUNS, MOST_SESSIONS, TargetDefinition};
 use crate::ring::Ring;
-use crate::state_file::{KeptState, StateFile};
+use crate::state_file::{KeptState, StateStore};
 use crate::volume::{OpenError, Volume};
 
 /// Tasks of a target that may run or wait at a time: a whole command window of each session.
@@ -70,7 +71,7 @@ pub(crate) struct Device {
     /// Any number but 0, for what ends with this process.
     process: u64,
     ring: Rc<Ring>,
-    state: StateFile,
+    state: Option<Rc<dyn StateStore>>,
 }
 
 impl Device {
@@ -104,10 +105,10 @@ impl Device {
             next_tsih: Cell::new(1),
             process: u64::from_ne_bytes(random) | 1,
             ring,
-            state: StateFile::new(definition.state.clone()).map_err(DeviceError::State)?,
+            state: definition.state.clone(),
         });
         for (number, lun) in &definition.luns {
-            device.add_lun(*number, lun, definition.name.as_str())?;
+            device.add_lun(*number, lun, lun.open()?, definition.name.as_str())?;
         }
         Ok(device)
     }
@@ -120,19 +121,22 @@ impl Device {
         self.ring.run().await
     }
 
-    /// Adds a unit. Sessions learn it by a unit attention.
+    /// Adds a unit, whose file is open. Sessions learn it by a unit attention.
     ///
     /// # Errors
-    /// Its volume cannot be opened, or the number is in use.
+    /// Its file is no volume, or the number is in use.
     pub(crate) fn add_lun(
         &self,
         number: LunNumber,
         lun: &LunDefinition,
+        file: Option<OwnedFd>,
         target: &str,
     ) -> Result<(), DeviceError> {
         let block = lun.block_size.bytes();
-        let volume = Volume::open(&lun.volume, block, lun.read_only, &self.ring)?;
-        let kept = self.state.load(number).map_err(DeviceError::State)?;
+        let volume = Volume::new(&lun.volume, file, block, lun.read_only, &self.ring)?;
+        let kept =
+            self.state.as_ref().map_or_else(|| Ok(KeptState::default()), |it| it.load(number));
+        let kept = kept.map_err(DeviceError::State)?;
         let config = self.config(number, lun, target, &volume, kept);
         let added = self.scsi.borrow_mut().add_lun(number, config);
         added.map_err(|source| DeviceError::Unit { lun: number.get(), source })?;
@@ -188,7 +192,7 @@ impl Device {
             removable: lun.removable,
             most_transfer: MOST_TRANSFER / lun.block_size.bytes(),
             write_cache: lun.write_cache,
-            saves_pages: self.state.is_kept(),
+            saves_pages: self.state.is_some(),
             mode_pages: kept.mode_pages,
             reservations: kept.reservations,
             ..LunConfig::new(&serial, identifier, volume.size() / block)
@@ -262,7 +266,13 @@ impl Device {
 
     /// Stores state of a unit. `false`: it is not on stable storage.
     pub(crate) fn store(&self, lun: LunNumber, state: &StoredState) -> bool {
-        match self.state.store(lun, state) {
+        let stored = match (&self.state, state) {
+            (Some(store), _) => store.store(lun, state),
+            // Nothing that is to survive can be forgotten by not being stored.
+            (None, StoredState::Reservations(None)) => Ok(()),
+            (None, _) => Err(std::io::Error::other("the target has no folder for state")),
+        };
+        match stored {
             Ok(()) => true,
             Err(error) => {
                 tracing::error!(%error, lun = lun.get(), "cannot keep the unit's state");

@@ -1,6 +1,7 @@
 //! A running target, for the process that serves it: its state, its units, its end.
 
 use std::cell::Cell;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -132,12 +133,23 @@ impl TargetHandle {
         }
     }
 
-    /// Adds a unit.
+    /// Adds a unit, with the `file` of [`LunDefinition::open`].
     ///
     /// # Errors
-    /// Its number is in use, or its volume cannot be opened.
-    pub fn add_lun(&self, number: LunNumber, lun: &LunDefinition) -> Result<(), DeviceError> {
-        self.portal.device.add_lun(number, lun, self.portal.name().as_str())
+    /// Its number is in use, or its file is no volume.
+    pub fn add_lun(
+        &self,
+        number: LunNumber,
+        lun: &LunDefinition,
+        file: Option<OwnedFd>,
+    ) -> Result<(), DeviceError> {
+        self.portal.device.add_lun(number, lun, file, self.portal.name().as_str())
+    }
+
+    /// Begins the one thread that the target ever has beside its own. Call it before a sandbox that
+    /// lets none begin; within the target's tokio runtime.
+    pub fn begin_thread(&self) {
+        drop(tokio::task::spawn_blocking(|| ()));
     }
 
     /// Removes a unit. Its commands are aborted.

@@ -26,6 +26,7 @@
 //! transport: how streams are protected
 //! ring data_in: io_uring; the data-in of a command
 //! counters memory secret_file: what is counted; aligned memory; files with secrets
+//! private_file: who may use a file
 //! ```
 
 mod access;
@@ -45,6 +46,7 @@ mod management;
 mod memory;
 mod mount;
 mod portal;
+mod private_file;
 mod resize;
 mod ring;
 mod secret_file;
@@ -79,10 +81,12 @@ pub use luks::{
     DerivationCost, FormatOptions, KeyDerivation, LuksError, LuksVersion, Passphrase, SectorSize,
 };
 pub use mount::{MountError, MountOptions, Mounted};
+pub use private_file::{PrivateFileError, check_private, check_trusted};
 pub use resize::ResizeError;
-pub use scsi::{BlockSize, LunNumber, UnitRight};
+pub use scsi::{BlockSize, LunNumber, StoredState, UnitRight};
 pub use secret_file::{LEAST_SECRET, MOST_SECRET, SecretFileError, read_secret};
 pub use server::{ServeError, serve};
+pub use state_file::{KeptState, StateFolder, StateStore};
 pub use transport::{
     Credentials, DiskTransport, Judge, PortalTransport, Refusal, SealedCounts, TransportError,
 };

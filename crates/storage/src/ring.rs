@@ -22,6 +22,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use io_uring::register::Restriction;
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode, types};
 use rustix::event::{EventfdFlags, eventfd};
@@ -35,6 +36,9 @@ use crate::memory::AlignedMemory;
 
 /// Entries of the submission queue. More operations wait for the next turn of the task.
 const ENTRIES: u32 = 256;
+/// The operations that the kernel takes, and no others for the ring's whole life.
+const OPERATIONS: [u8; 4] =
+    [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE, opcode::Fallocate::CODE];
 /// The pause after which a submission is tried again that the kernel could not take.
 const SUBMIT_AGAIN: Duration = Duration::from_millis(1);
 
@@ -76,11 +80,15 @@ impl Ring {
     /// Makes one, within a tokio runtime.
     ///
     /// # Errors
-    /// The system's: ENOSYS or EPERM where io_uring is not allowed.
+    /// The system's: ENOSYS or EPERM where io_uring is not allowed, EINVAL before Linux 5.10.
     pub(crate) fn new() -> io::Result<Rc<Self>> {
-        let uring = IoUring::builder().build(ENTRIES)?;
+        let uring = IoUring::builder().setup_r_disabled().build(ENTRIES)?;
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        uring.submitter().register_eventfd(event.as_raw_fd())?;
+        let submitter = uring.submitter();
+        submitter.register_eventfd(event.as_raw_fd())?;
+        // No filter of system calls sees what a ring does: without this it could open and connect.
+        submitter.register_restrictions(&mut OPERATIONS.map(Restriction::sqe_op))?;
+        submitter.register_enable_rings()?;
         let inner = RefCell::new(Inner { uring, operations: Slab::new() });
         #[expect(deprecated, reason = "what replaces it is unsafe; an owned descriptor stays open")]
         let completed = AsyncFd::with_interest(event, tokio::io::Interest::READABLE)?;
@@ -246,6 +254,28 @@ impl Drop for Inner {
                 std::mem::forget(std::mem::take(&mut self.operations));
             }
             self.complete();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_ring_takes_no_other_operation() {
+        let ring = Ring::new().unwrap();
+        let file = Rc::new(OwnedFd::from(tempfile::tempfile().unwrap()));
+        let open =
+            opcode::OpenAt::new(types::Fd(rustix::fs::CWD.as_raw_fd()), c"/etc/passwd".as_ptr())
+                .build();
+        for entry in [open, opcode::Nop::new().build(), opcode::Close::new(types::Fd(0)).build()] {
+            let refused = async { ring.operate(&file, entry, Held::Nothing).await.0.unwrap_err() };
+            let refused = tokio::select! {
+                ended = ring.run() => panic!("the ring ended: {ended:?}"),
+                refused = refused => refused,
+            };
+            assert_eq!(Errno::from_io_error(&refused), Some(Errno::ACCESS));
         }
     }
 }

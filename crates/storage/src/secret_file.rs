@@ -5,11 +5,13 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use iscsi::ChapSecret;
 use zeroize::Zeroizing;
+
+use crate::private_file::{PrivateFileError, check_private};
 
 /// Fewest bytes of a secret (RFC 7143 9.2.1: 96 bits).
 pub const LEAST_SECRET: usize = 12;
@@ -30,29 +32,13 @@ pub enum SecretFileError {
     /// No regular file.
     #[error("the secret file {0} is no regular file")]
     Kind(PathBuf),
-    /// Others can read or write it.
-    #[error(
-        "the secret file {path} is open to other users (mode {mode:03o}): run `chmod 600 {path}`, \
-         and change the secret if they may have read it"
-    )]
-    Mode {
+    /// Others may use it.
+    #[error("the secret file {path}: {source}; change the secret if they may have read it")]
+    Private {
         /// The file.
         path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
-    /// It belongs to somebody else.
-    #[error(
-        "the secret file {path} belongs to user {owner}, not to root or to user {us}: run `chown \
-         {us} {path}`"
-    )]
-    Owner {
-        /// The file.
-        path: PathBuf,
-        /// Its owner.
-        owner: u32,
-        /// Who reads it.
-        us: u32,
+        /// Who may, and what to do.
+        source: PrivateFileError,
     },
     /// It is too short or too long.
     #[error(
@@ -83,14 +69,8 @@ pub fn read_secret(path: &Path) -> Result<ChapSecret, SecretFileError> {
     if !meta.is_file() {
         return Err(SecretFileError::Kind(path.into()));
     }
-    let us = rustix::process::geteuid().as_raw();
-    let (owner, mode) = (meta.uid(), meta.mode() & 0o7777);
-    if owner != 0 && owner != us {
-        return Err(SecretFileError::Owner { path: path.into(), owner, us });
-    }
-    if mode & 0o077 != 0 {
-        return Err(SecretFileError::Mode { path: path.into(), mode });
-    }
+    check_private(path, &meta)
+        .map_err(|source| SecretFileError::Private { path: path.into(), source })?;
     // It never grows, so that no copy of it is left behind.
     let mut bytes = Zeroizing::new([0; MOST_SECRET + 3]);
     let mut length = 0;
@@ -142,7 +122,7 @@ mod tests {
     fn files_that_are_not_safe_are_refused() {
         for mode in [0o640, 0o604, 0o660, 0o610, 0o601, 0o644] {
             let error = read(b"twelve bytes", mode).unwrap_err().to_string();
-            assert!(error.contains(&format!("mode {mode:03o}")), "{error}");
+            assert!(error.contains(&format!("mode {mode:04o}")), "{error}");
             assert!(error.contains("chmod 600") && !error.contains("twelve"), "{error}");
         }
         for (bytes, why) in [

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use sockets::Client;
@@ -15,6 +16,9 @@ use crate::device::{Device, DeviceError};
 use crate::handle::TargetHandle;
 use crate::portal::Portal;
 use crate::session::Ends;
+
+/// A hundred years.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// Why a target does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -35,8 +39,9 @@ pub enum ServeError {
     Ended(#[from] io::Error),
 }
 
-/// Serves the target on an instance, until `TargetHandle::end`. `ready` is called once when
-/// initiators can connect, within the target's tokio runtime.
+/// Serves the target on an instance, until `TargetHandle::end`. `ready` is called once before the
+/// first initiator is heard, within the target's tokio runtime. All files are open then, so it may
+/// take the process into a sandbox.
 ///
 /// # Errors
 /// Why it does not begin, or has ended.
@@ -45,7 +50,10 @@ pub fn serve(
     definition: TargetDefinition,
     ready: impl FnOnce(TargetHandle),
 ) -> Result<(), ServeError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    // One thread for what takes long, which stays: see `TargetHandle::begin_thread`.
+    let runtime = runtime.max_blocking_threads(1).thread_keep_alive(FOR_EVER);
+    let runtime = runtime.enable_all().build()?;
     let served = async {
         let device = Device::new(&definition)?;
         let address = definition.portal;

@@ -3,79 +3,77 @@
 //! Each is a file of its own, `lun-NUMBER.reservations` and `lun-NUMBER.mode`. A new one is written
 //! beside it, flushed, and takes its place by rename(2). So a kill leaves the old one or the new
 //! one.
+//!
+//! A target in a sandbox opens no file. So where the state goes is a trait ([`StateStore`]):
+//! another process may have the folder.
 
+use std::fmt::Debug;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bytes::Bytes;
 use scsi::{LunNumber, StoredState};
 
-/// Where the files are.
-#[derive(Debug)]
-pub(crate) struct StateFile(Option<PathBuf>);
-
-/// What a unit had.
-#[derive(Debug, Default)]
-pub(crate) struct KeptState {
-    pub(crate) reservations: Option<Bytes>,
-    pub(crate) mode_pages: Option<Bytes>,
-}
-
-impl StateFile {
-    /// Makes the folder, if there is to be one.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(crate) fn new(folder: Option<PathBuf>) -> io::Result<Self> {
-        if let Some(folder) = &folder {
-            fs::create_dir_all(folder)?;
-        }
-        Ok(Self(folder))
-    }
-
-    /// Can state outlive the target?
-    pub(crate) fn is_kept(&self) -> bool {
-        self.0.is_some()
-    }
-
-    fn path(folder: &Path, lun: LunNumber, kind: &str) -> PathBuf {
-        folder.join(format!("lun-{}.{kind}", lun.get()))
-    }
-
+/// Where state of units is kept.
+pub trait StateStore: Debug {
     /// What the unit had last.
     ///
     /// # Errors
     /// The system's: there is state, and it cannot be read.
-    pub(crate) fn load(&self, lun: LunNumber) -> io::Result<KeptState> {
-        let read = |kind| {
-            let Some(folder) = self.0.as_deref() else { return Ok(None) };
-            match fs::read(Self::path(folder, lun, kind)) {
-                Ok(bytes) => Ok(Some(Bytes::from(bytes))),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(error),
-            }
-        };
-        Ok(KeptState { reservations: read("reservations")?, mode_pages: read("mode")? })
-    }
+    fn load(&self, lun: LunNumber) -> io::Result<KeptState>;
 
     /// Stores state. It is on stable storage when the call returns.
     ///
     /// # Errors
-    /// The system's, or that there is no folder.
-    pub(crate) fn store(&self, lun: LunNumber, state: &StoredState) -> io::Result<()> {
-        let Some(folder) = self.0.as_deref() else {
-            // Nothing that is to survive can be forgotten by not being stored.
-            return match state {
-                StoredState::Reservations(None) => Ok(()),
-                _ => Err(io::Error::other("the target has no folder for state")),
-            };
+    /// The system's.
+    fn store(&self, lun: LunNumber, state: &StoredState) -> io::Result<()>;
+}
+
+/// What a unit had.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KeptState {
+    /// Persistent reservations.
+    pub reservations: Option<Bytes>,
+    /// Saved mode pages.
+    pub mode_pages: Option<Bytes>,
+}
+
+/// State as files in a folder.
+#[derive(Debug)]
+pub struct StateFolder(PathBuf);
+
+impl StateFolder {
+    /// Makes the folder.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new(folder: PathBuf) -> io::Result<Self> {
+        fs::create_dir_all(&folder)?;
+        Ok(Self(folder))
+    }
+
+    fn path(&self, lun: LunNumber, kind: &str) -> PathBuf {
+        self.0.join(format!("lun-{}.{kind}", lun.get()))
+    }
+}
+
+impl StateStore for StateFolder {
+    fn load(&self, lun: LunNumber) -> io::Result<KeptState> {
+        let read = |kind| match fs::read(self.path(lun, kind)) {
+            Ok(bytes) => Ok(Some(Bytes::from(bytes))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
         };
+        Ok(KeptState { reservations: read("reservations")?, mode_pages: read("mode")? })
+    }
+
+    fn store(&self, lun: LunNumber, state: &StoredState) -> io::Result<()> {
         let (kind, bytes) = match state {
             StoredState::Reservations(bytes) => ("reservations", bytes.as_ref()),
             StoredState::ModePages(bytes) => ("mode", Some(bytes)),
         };
-        let path = Self::path(folder, lun, kind);
+        let path = self.path(lun, kind);
         match bytes {
             Some(bytes) => {
                 let new = path.with_extension(format!("{kind}.new"));
@@ -89,7 +87,7 @@ impl StateFile {
                 other => other?,
             },
         }
-        File::open(folder)?.sync_all()
+        File::open(&self.0)?.sync_all()
     }
 }
 
@@ -100,7 +98,7 @@ mod tests {
     #[test]
     fn state_is_there_after_a_restart() {
         let folder = tempfile::tempdir().unwrap();
-        let state = || StateFile::new(Some(folder.path().join("state"))).unwrap();
+        let state = || StateFolder::new(folder.path().join("state")).unwrap();
         let lun = LunNumber::new(3).unwrap();
         assert!(state().load(lun).unwrap().reservations.is_none());
         let bytes = Bytes::from_static(b"kept");
@@ -116,16 +114,9 @@ mod tests {
     #[test]
     fn state_that_cannot_be_read_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
-        let state = StateFile::new(Some(folder.path().into())).unwrap();
+        let state = StateFolder::new(folder.path().into()).unwrap();
         let lun = LunNumber::new(0).unwrap();
         fs::create_dir(folder.path().join("lun-0.reservations")).unwrap();
         assert!(state.load(lun).is_err());
-    }
-
-    #[test]
-    fn without_a_folder_nothing_is_kept() {
-        let (state, lun) = (StateFile::new(None).unwrap(), LunNumber::new(0).unwrap());
-        assert!(state.store(lun, &StoredState::ModePages(Bytes::new())).is_err());
-        state.store(lun, &StoredState::Reservations(None)).unwrap();
     }
 }

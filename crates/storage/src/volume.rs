@@ -18,6 +18,7 @@ mod specification;
 mod tests;
 
 use std::cell::{Cell, RefCell};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -57,19 +58,23 @@ enum Kind {
 }
 
 impl Volume {
-    /// Opens what the specification names, for blocks of `block_size` bytes.
+    /// What the specification names, for blocks of `block_size` bytes. `file` is what it opens
+    /// ([`VolumeSpecification::open`]).
     ///
     /// # Errors
-    /// Why it cannot be opened, and what to do.
-    pub(crate) fn open(
+    /// Why it is no volume, and what to do.
+    pub(crate) fn new(
         specification: &VolumeSpecification,
+        file: Option<OwnedFd>,
         block_size: u32,
         read_only: bool,
         ring: &Rc<Ring>,
     ) -> Result<Self, OpenError> {
         let (kind, size) = match specification {
             VolumeSpecification::File(path) => {
-                let file = FileVolume::open(path, block_size, read_only, Rc::clone(ring))?;
+                let file = file.ok_or_else(|| OpenError::NotPassed(path.clone()))?;
+                let ring = Rc::clone(ring);
+                let file = FileVolume::new(file, path, block_size, read_only, ring)?;
                 let size = file.size();
                 (Kind::File(file), size)
             }

@@ -19,13 +19,13 @@ use abi::network::{Ipv6Mode, MOST_DAD_TRANSMITS, Prefixed};
 use rustix::process::Gid;
 use serde::de::{self, DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use storage::check_private;
 use zeroize::Zeroizing;
 
 use crate::cidr::Cidr;
 use crate::device::Device;
 use crate::exit::{Code, Failure};
 use crate::publish::Publish;
-use crate::xfrm::private;
 
 mod busy_poll;
 mod resolver;
@@ -445,7 +445,7 @@ impl Config {
         load(path, |text, metadata| {
             let config = Self::parse(text)?;
             if config.xfrm.has_keys()
-                && let Err(what) = private(metadata)
+                && let Err(what) = check_private(path, metadata)
             {
                 return Err((None, format!("it has keys, and {what}, or use key_file")));
             }

@@ -6,8 +6,11 @@
 use std::fmt;
 use std::io::Write as _;
 
+use serde::{Deserialize, Serialize};
+
 /// The exit codes of `tasuki` itself. `tasuki run` otherwise gives the program's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Code {
     /// A file or pipe that the command writes to failed.
     Output = 1,

@@ -11,15 +11,16 @@
 //! known keys that others may write. A file of known keys
 //! is replaced as a whole, under the lock of the directory.
 
-use std::fs::{self, DirBuilder, File, Metadata};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use seal::{
     Fingerprint, Identity, KnownPeers, generate_key_pem, known_peer_line, without_known_peer,
 };
+use storage::{check_private, check_trusted};
 use zeroize::Zeroizing;
 
 use crate::exit::{self, Code, Failure};
@@ -30,10 +31,6 @@ const VARIABLE: &str = "TASUKI_KEYS";
 const KEY: &str = "key.pem";
 /// Longest file with a key or certificates, bytes.
 const LONGEST: u64 = 1 << 20;
-/// Rights of group and others to a file.
-const OTHERS: u32 = 0o077;
-/// Their right to write.
-const OTHERS_WRITE: u32 = 0o022;
 
 /// A file of known keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -226,24 +223,11 @@ fn read_known(path: &Path) -> Result<String, Failure> {
         opened => opened.map_err(failed)?,
     };
     let metadata = file.metadata().map_err(failed)?;
-    check_owner(path, &metadata)?;
-    if metadata.mode() & OTHERS_WRITE != 0 {
-        let sentence = format!("others may write to {shown}: run `chmod go-w {shown}`");
-        return Err(Failure::new(Code::Rights, sentence));
-    }
+    check_trusted(path, &metadata)
+        .map_err(|error| Failure::new(Code::Rights, format!("{shown}: {error}")))?;
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(failed)?;
     Ok(text)
-}
-
-/// A file that decides about trust belongs to this user or to root.
-fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), Failure> {
-    let owner = metadata.uid();
-    if owner == 0 || owner == rustix::process::geteuid().as_raw() {
-        return Ok(());
-    }
-    let sentence = format!("{} belongs to another user (uid {owner})", path.display());
-    Err(Failure::new(Code::Rights, sentence))
 }
 
 /// The raw key in a file.
@@ -270,11 +254,8 @@ pub(crate) fn read_private(path: &Path) -> Result<Zeroizing<String>, Failure> {
     };
     let mut file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
-    if metadata.mode() & OTHERS != 0 {
-        let sentence = format!("others may use the private key {shown}: run `chmod 600 {shown}`");
-        return Err(Failure::new(Code::Rights, sentence));
-    }
-    check_owner(path, &metadata)?;
+    check_private(path, &metadata)
+        .map_err(|error| Failure::new(Code::Rights, format!("the private key {shown}: {error}")))?;
     // It does not grow, which would leave a copy behind.
     let mut text = Zeroizing::new(String::with_capacity(64 << 10));
     (&mut file).take(text.capacity() as u64).read_to_string(&mut text).map_err(failed)?;
@@ -329,6 +310,11 @@ mod tests {
         }
         fs::set_permissions(keys.key_path(), fs::Permissions::from_mode(0o400)).unwrap();
         keys.own_key().unwrap();
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(keys.key_path(), Some(4711), None).unwrap();
+            let failure = keys.own_key().unwrap_err();
+            assert!(failure.code == Code::Rights && failure.sentence.contains("chown 0"));
+        }
     }
 
     #[test]
@@ -352,6 +338,11 @@ mod tests {
             assert!(failure.code == Code::Rights && failure.sentence.contains("chmod go-w"));
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(4711), None).unwrap();
+            assert!(keys.known(KnownFile::Targets).unwrap_err().sentence.contains("chown 0"));
+            std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+        }
         fs::write(&path, "nonsense\n").unwrap();
         let failure = keys.known(KnownFile::Targets).unwrap_err();
         assert_eq!(failure.code, Code::Configuration);

@@ -281,8 +281,8 @@ impl RuntimeDir {
         let left = socket_name(name, Audience::Operators);
         let _ = rustix::fs::unlinkat(&self.fd, left, AtFlags::empty());
         // An instance that has a programs' socket has operators, too.
-        let operators = self.bind_one(&socket_name(name, Audience::Operators), None)?;
-        let programs = self.bind_one(&socket_name(name, Audience::Programs), group)?;
+        let operators = self.bind_one(&socket_name(name, Audience::Operators), None, false)?;
+        let programs = self.bind_one(&socket_name(name, Audience::Programs), group, false)?;
         Ok(InstanceSockets { programs, operators })
     }
 
@@ -305,10 +305,16 @@ impl RuntimeDir {
             }
             Err(_) => {}
         }
-        self.bind_one(&file, None)
+        // Its operators pass files.
+        self.bind_one(&file, None, true)
     }
 
-    fn bind_one(&self, file: &str, group: Option<Gid>) -> Result<SocketFile, Failure> {
+    fn bind_one(
+        &self,
+        file: &str,
+        group: Option<Gid>,
+        takes_descriptors: bool,
+    ) -> Result<SocketFile, Failure> {
         let path = self.path.join(file);
         let failed = |error: io::Error| {
             Failure::system(format!("make the socket {}", path.display()), error)
@@ -318,8 +324,10 @@ impl RuntimeDir {
         let listener = UnixListener::bind(&path);
         rustix::process::umask(before);
         let listener = listener.map_err(failed)?;
-        // Connections inherit it. Before Linux 6.16 a thread closes what they bring.
-        let _ = refuse_descriptors(&listener);
+        if !takes_descriptors {
+            // Connections inherit it. Before Linux 6.16 a thread closes what they bring.
+            let _ = refuse_descriptors(&listener);
+        }
         self.check_socket(file, group)
             .map_err(io::Error::from)
             .and_then(|()| listener.set_nonblocking(true))

@@ -58,6 +58,7 @@ use self::connections::{Accepts, Busy, Connection, ConnectionId, Connections, Wa
 use self::faults::{FaultBudgets, Origin};
 pub(crate) use self::instance::Instance;
 use self::reply_context::ReplyContext;
+pub(crate) use self::server_process::lease_user;
 use self::servers::{ServerId, Servers};
 use self::sharing_requests::SharingRequests;
 pub(crate) use self::signals::Signals;

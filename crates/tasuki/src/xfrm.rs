@@ -16,7 +16,7 @@ mod state;
 mod tests;
 mod words;
 
-pub(crate) use key::{key_in_file, private};
+pub(crate) use key::key_in_file;
 pub(crate) use policy::{
     Address, Network, Protocol, new_selector, parse_policy, parse_policy_name,
 };

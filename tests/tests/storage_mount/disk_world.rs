@@ -118,11 +118,13 @@ impl DiskWorld {
         self.status()[0]["sessions"].as_array().map_or(0, Vec::len)
     }
 
-    /// Sends a signal to the target.
+    /// Sends a signal to the target, and none to its broker.
     pub(crate) fn signal_target(&self, signal: Signal) {
-        for pid in self.processes_of(["target", "up"]) {
-            kill_process(pid, signal).unwrap();
-        }
+        let targets = self.processes_of(["target", "up"]).into_iter().filter(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.ends_with(b"--brokered\0")
+        });
+        targets.for_each(|pid| kill_process(pid, signal).unwrap());
     }
 
     pub(crate) fn unit(&self, lun: u16) -> String {

@@ -24,7 +24,12 @@ const IN_USE: i32 = 120;
 
 /// A world with plain data in `plain.img` and a passphrase in `key`.
 fn world(programs: &[&str]) -> Option<DiskWorld> {
-    let world = DiskWorld::new(programs)?;
+    world_over("iscsi", programs)
+}
+
+/// The same with a portal of this transport.
+fn world_over(scheme: &'static str, programs: &[&str]) -> Option<DiskWorld> {
+    let world = DiskWorld::over(scheme, programs)?;
     write_key(&world.path("key"), b"correct horse\n");
     let mut plain: Vec<u8> = Vec::with_capacity(PLAIN);
     for number in 0_u32.. {
@@ -112,6 +117,54 @@ fn cryptsetup_reads_small_sectors_of_ours() {
 fn cryptsetup_reads_luks1_of_ours() {
     let options = [&QUICK[..], &["--type", "luks1"]].concat();
     cryptsetup_reads_what_we_write(&options, "512", &["Version:       \t1", "xts-plain64"]);
+}
+
+/// A transport that is sealed itself makes no difference to the unit: what is copied to it and
+/// written to its mount, cryptsetup reads.
+fn cryptsetup_reads_what_we_write_over(scheme: &'static str) {
+    let Some(world) = world_over(scheme, &["cryptsetup"]) else { return };
+    let image = world.image("a.img");
+    world.target_up(&[&image.lun]);
+    format(&world, &QUICK);
+    copy(&world, "plain.img", &world.unit(0));
+    copy(&world, &world.unit(0), "back.img");
+    assert_begins_like_plain(&world, &world.path("back.img"));
+
+    let mut plain = fs::read(world.path("plain.img")).unwrap();
+    let mount = world.mount(0, &["--luks", "--key-file", "key"]);
+    assert_eq!(
+        world.status()[0]["sessions"][0]["identity"].as_str().map(|key| &key[..7]),
+        Some("SHA256:")
+    );
+    let file = mount.open();
+    let mut read = vec![0; PLAIN];
+    file.read_exact_at(&mut read, 0).unwrap();
+    assert!(read == plain, "the mount has other data");
+    let change = [7; 5000];
+    file.write_all_at(&change, 12_345).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    mount.unmount();
+    assert_sealed(&image);
+    plain[12_345..][..change.len()].copy_from_slice(&change);
+    fs::write(world.path("plain.img"), plain).unwrap();
+
+    world.target_down();
+    let decrypt = ["cryptsetup", "reencrypt", "-q", "--decrypt", "--force-offline-reencrypt"];
+    let rest = ["--header", "header", "--key-file", "key", "a.img"];
+    let _ = world.run(&[&decrypt[..], &rest].concat()).success();
+    assert_begins_like_plain(&world, &image.path);
+    world.end_instances();
+}
+
+#[test]
+fn cryptsetup_reads_what_we_write_over_sealed() {
+    cryptsetup_reads_what_we_write_over("iscsi+sealed");
+}
+
+#[test]
+fn cryptsetup_reads_what_we_write_over_tls() {
+    cryptsetup_reads_what_we_write_over("iscsi+tls");
 }
 
 /// The default, as cryptsetup's.

@@ -163,7 +163,8 @@ fn a_unit_that_goes_meanwhile_is_not_resized() {
         });
         yield_now().await;
         device.remove_lun(LUN).unwrap();
-        device.add_lun(LUN, &"memory:1M".parse().unwrap(), "iqn.2026-11.tasuki:disks").unwrap();
+        let unit = "memory:1M".parse().unwrap();
+        device.add_lun(LUN, &unit, None, "iqn.2026-11.tasuki:disks").unwrap();
         drop(command);
         assert!(matches!(shrunk.1.await.unwrap(), Err(ResizeError::NoUnit(0))));
         assert_eq!(device.volume(LUN).unwrap().size(), MIB);

@@ -31,6 +31,9 @@ pub enum OpenError {
         /// The system's error.
         source: io::Error,
     },
+    /// The process that asked for it did not pass it.
+    #[error("{0} was not passed to the target: is `tasuki target add` of another version?")]
+    NotPassed(PathBuf),
     /// Another process has it.
     #[error("{0} is in use: another target serves it, or the system has it mounted")]
     InUse(PathBuf),
@@ -61,43 +64,65 @@ pub(super) struct FileVolume {
     read_only: bool,
 }
 
+/// Opens it for blocks of `block_size` bytes, and takes its lock. Both stay with the open file,
+/// whichever process has it.
+///
+/// # Errors
+/// The system's, or that it is no volume.
+pub(super) fn open(path: &Path, block_size: u32, read_only: bool) -> Result<OwnedFd, OpenError> {
+    let failed = |errno: Errno| OpenError::Open { path: path.into(), source: errno.into() };
+    let access = if read_only { OFlags::RDONLY } else { OFlags::RDWR } | OFlags::CLOEXEC;
+    let stat = rustix::fs::stat(path).map_err(failed)?;
+    let device = is_device(path, stat.st_mode)?;
+    let exclusive = if device && !read_only { OFlags::EXCL } else { OFlags::empty() };
+    let open = |flags| match rustix::fs::open(path, access | exclusive | flags, Mode::empty()) {
+        Err(Errno::BUSY) => Err(OpenError::InUse(path.into())),
+        other => other.map_err(failed),
+    };
+    let mut file = open(OFlags::empty())?;
+    if direct_alignment(&file) <= block_size {
+        // Without it the volume goes through the page cache.
+        file = open(OFlags::DIRECT).unwrap_or(file);
+    }
+    let lock = if read_only {
+        FlockOperation::NonBlockingLockShared
+    } else {
+        FlockOperation::NonBlockingLockExclusive
+    };
+    match rustix::fs::flock(&file, lock) {
+        Err(Errno::AGAIN) => Err(OpenError::InUse(path.into())),
+        other => other.map(|()| file).map_err(failed),
+    }
+}
+
+/// Is it a block device, and no regular file?
+fn is_device(path: &Path, mode: u32) -> Result<bool, OpenError> {
+    match FileType::from_raw_mode(mode) {
+        FileType::RegularFile => Ok(false),
+        FileType::BlockDevice => Ok(true),
+        _ => Err(OpenError::Kind(path.into())),
+    }
+}
+
 impl FileVolume {
-    /// Opens it for blocks of `block_size` bytes.
+    /// Has the file of [`open`], which came from another process perhaps. `path` is its name.
     ///
     /// # Errors
     /// The system's, or that it is no volume.
-    pub(super) fn open(
+    pub(super) fn new(
+        file: OwnedFd,
         path: &Path,
         block_size: u32,
         read_only: bool,
         ring: Rc<Ring>,
     ) -> Result<Self, OpenError> {
         let failed = |errno: Errno| OpenError::Open { path: path.into(), source: errno.into() };
-        let access = if read_only { OFlags::RDONLY } else { OFlags::RDWR } | OFlags::CLOEXEC;
-        let stat = rustix::fs::stat(path).map_err(failed)?;
-        let device = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => false,
-            FileType::BlockDevice => true,
-            _ => return Err(OpenError::Kind(path.into())),
-        };
-        let exclusive = if device && !read_only { OFlags::EXCL } else { OFlags::empty() };
-        let open = |flags| match rustix::fs::open(path, access | exclusive | flags, Mode::empty()) {
-            Err(Errno::BUSY) => Err(OpenError::InUse(path.into())),
-            other => other.map_err(failed),
-        };
-        let mut file = open(OFlags::empty())?;
-        if direct_alignment(&file) <= block_size {
-            // Without it the volume goes through the page cache.
-            file = open(OFlags::DIRECT).unwrap_or(file);
-        }
-        let lock = if read_only {
-            FlockOperation::NonBlockingLockShared
-        } else {
-            FlockOperation::NonBlockingLockExclusive
-        };
-        match rustix::fs::flock(&file, lock) {
-            Err(Errno::AGAIN) => return Err(OpenError::InUse(path.into())),
-            other => other.map_err(failed)?,
+        let stat = rustix::fs::fstat(&file).map_err(failed)?;
+        let device = is_device(path, stat.st_mode)?;
+        let flags = rustix::fs::fcntl_getfl(&file).map_err(failed)?;
+        let wanted = if read_only { OFlags::RDONLY } else { OFlags::RDWR };
+        if flags & OFlags::ACCMODE != wanted {
+            return Err(failed(Errno::BADF));
         }
         let size = rustix::fs::seek(&file, SeekFrom::End(0)).map_err(failed)?;
         if size < u64::from(block_size) {

@@ -1,8 +1,11 @@
 //! Words for a volume, as `--lun` and the configuration have them.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use super::file::{self, OpenError};
 
 /// `file:PATH`, `block:PATH`, `memory:SIZE` or `null:SIZE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +33,21 @@ pub enum SpecificationError {
 }
 
 impl VolumeSpecification {
+    /// Opens its file or device for blocks of `block_size` bytes; `None`: it has none.
+    ///
+    /// # Errors
+    /// Why it cannot be opened, and what to do.
+    pub(crate) fn open(
+        &self,
+        block_size: u32,
+        read_only: bool,
+    ) -> Result<Option<OwnedFd>, OpenError> {
+        match self {
+            Self::File(path) => file::open(path, block_size, read_only).map(Some),
+            Self::Memory(_) | Self::Null(_) => Ok(None),
+        }
+    }
+
     /// Are the bytes there when the target is started again?
     pub(crate) fn outlives_process(&self) -> bool {
         !matches!(self, Self::Memory(_))

@@ -31,8 +31,12 @@ fn image(folder: &Path) -> VolumeSpecification {
     VolumeSpecification::File(path)
 }
 
+fn try_open(volume: &VolumeSpecification, ring: &std::rc::Rc<Ring>) -> Result<Volume, OpenError> {
+    Volume::new(volume, volume.open(BLOCK, false)?, BLOCK, false, ring)
+}
+
 fn open(volume: &VolumeSpecification, ring: &std::rc::Rc<Ring>) -> Volume {
-    Volume::open(volume, BLOCK, false, ring).unwrap()
+    try_open(volume, ring).unwrap()
 }
 
 /// The same operations on a volume and on plain bytes.
@@ -172,7 +176,7 @@ fn what_is_no_volume_is_refused() {
     with_ring(async |ring| {
         let file = image(folder.path());
         let _held = open(&file, &ring);
-        let other = |volume: &VolumeSpecification| Volume::open(volume, BLOCK, false, &ring);
+        let other = |volume: &VolumeSpecification| try_open(volume, &ring);
         assert!(matches!(other(&file), Err(OpenError::InUse(_))));
         let folder_itself = VolumeSpecification::File(folder.path().into());
         assert!(matches!(other(&folder_itself), Err(OpenError::Kind(_))));

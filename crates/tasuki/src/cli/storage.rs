@@ -32,7 +32,7 @@ pub(crate) struct TargetArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TargetCommand {
-    Up(TargetUpArgs),
+    Up(Box<TargetUpArgs>),
     /// End a target
     ///
     /// Initiators are told. Returns when all that was written is on stable storage.
@@ -101,6 +101,9 @@ pub(crate) struct TargetUpArgs {
     /// Stay in the foreground; tell systemd when ready (NOTIFY_SOCKET)
     #[arg(long)]
     pub(crate) foreground: bool,
+    /// Be the target itself; only its broker starts it. Standard input is the line to the broker.
+    #[arg(long, hide = true)]
+    pub(crate) brokered: bool,
 }
 
 /// A target

@@ -33,8 +33,9 @@ pub(crate) fn server(args: &ServerArgs) -> Result<u8, Failure> {
         Role::Inet => ("inet", c"tasuki-inet"),
         Role::Driver(_) => ("nic", c"tasuki-nic"),
         Role::Fused(_) => ("fused", c"tasuki-fused"),
-        // Its sandbox can be tried here.
+        // Their sandboxes can be tried here.
         Role::Relay => ("relay", c"tasuki-relay"),
+        Role::Target => ("target", c"tasuki-target"),
     };
     let failed =
         |error: &dyn std::fmt::Display| Failure::system(format!("be the {name} server"), error);
@@ -56,7 +57,7 @@ pub(crate) fn server(args: &ServerArgs) -> Result<u8, Failure> {
     // Root's, so before the sandbox. Opening it requests nothing yet.
     let latency = match args.role {
         Role::Inet | Role::Fused(_) => File::options().write(true).open(LATENCY).ok(),
-        Role::Driver(_) | Role::Relay => None,
+        Role::Driver(_) | Role::Relay | Role::Target => None,
     };
     let Restriction { landlock, missing } = enter(args)?;
     let status = ServerOutput::Sandbox(SandboxStatus { landlock, missing });
@@ -64,7 +65,10 @@ pub(crate) fn server(args: &ServerArgs) -> Result<u8, Failure> {
     first.send(&status, &[]).map_err(|error| failed(&error))?;
     let ciphers = Some(esp::cipher as MakeCipher);
     match args.role {
-        Role::Relay => return Err(Failure::new(Code::Usage, "the relay is a command of its own")),
+        Role::Relay | Role::Target => {
+            let sentence = format!("the {name} is a command of its own");
+            return Err(Failure::new(Code::Usage, sentence));
+        }
         Role::Inet => {
             inet_server::run(first, None, latency, ciphers).map_err(|error| failed(&error))?;
         }

@@ -1,27 +1,31 @@
 //! `tasuki target`: iSCSI targets.
 //!
-//! A target is a process of its own, a client of an instance. It answers at a Unix socket beside
-//! those of instances ([`control`]).
+//! A target is a process of its own in a sandbox, a client of an instance ([`served`]). It answers
+//! at a Unix socket beside those of instances ([`control`]). Its parent keeps the rights of its
+//! user for it ([`broker`]).
 
+mod broker;
+mod broker_line;
+mod broker_messages;
 mod control;
+mod served;
 mod settings;
 
 use std::time::Duration;
 
-use storage::{DeviceError, OpenError, PortalTransport, ServeError};
+use storage::PortalTransport;
 
 pub(crate) use self::control::TargetReport;
-use self::control::{Reply, Request, ask};
+use self::control::{Reply, Request, ask, ask_with};
+use self::served::open_code;
 use self::settings::TargetSettings;
-use super::background::{self, Ready};
-use super::credentials::forbid_dumps;
+use super::background;
 use super::{print, print_json, table};
 use crate::cli::{
     TargetArgs, TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs, TargetUpArgs,
 };
 use crate::exit::{self, Code, Failure};
-use crate::operator::join_named;
-use crate::runtime_dir::{RuntimeDir, SocketFile};
+use crate::runtime_dir::RuntimeDir;
 
 /// How long a target may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -50,11 +54,14 @@ pub(crate) fn target(args: &TargetArgs) -> Result<u8, Failure> {
 }
 
 fn begin(args: &TargetUpArgs) -> Result<u8, Failure> {
+    if args.brokered {
+        return served::serve(args);
+    }
     if let Some(log) = background::log_path() {
-        return background::work(&log, |ready| serve(TargetSettings::new(args)?, ready));
+        return background::work(&log, broker::run);
     }
     // Here, so that what is wrong with rules and keys is said at once, and a new key is told.
-    let settings = TargetSettings::new(args)?;
+    let settings = TargetSettings::new(args, None)?;
     let name = settings.name.clone();
     if matches!(settings.definition.transport, PortalTransport::Plain) {
         exit::say(format_args!(
@@ -68,7 +75,9 @@ fn begin(args: &TargetUpArgs) -> Result<u8, Failure> {
         }
     }
     if args.foreground {
-        return serve(settings, Box::new(background::notify));
+        // The broker has no key in its memory.
+        drop(settings);
+        return broker::run(Box::new(background::notify));
     }
     if ask(&name, &Request::Status).is_ok() {
         let sentence =
@@ -76,53 +85,6 @@ fn begin(args: &TargetUpArgs) -> Result<u8, Failure> {
         return Err(Failure::new(Code::AlreadyRunning, sentence));
     }
     background::detach(RuntimeDir::make()?.make_log(&format!("{name}.target"))?)
-}
-
-fn serve(settings: TargetSettings, ready: Ready) -> Result<u8, Failure> {
-    let TargetSettings { name, net, definition } = settings;
-    if definition.access.has_secrets() {
-        forbid_dumps()?;
-    }
-    let (instance, client) = join_named(net.as_ref())?;
-    let directory = RuntimeDir::make()?;
-    let lock = directory.lock()?;
-    let socket: SocketFile = directory.bind_target(&name)?;
-    drop(lock);
-    let told = std::cell::Cell::new(Ok(()));
-    let served = storage::serve(&client, definition, |handle| {
-        let began = control::start(&socket, (name.clone(), instance.clone()), handle.clone())
-            .and_then(|()| ready());
-        if began.is_err() {
-            handle.end();
-        }
-        told.set(began);
-    });
-    told.into_inner()?;
-    match served {
-        // Its end is the target's; nothing is wrong.
-        Err(ServeError::Ended(_)) if !client.is_alive() => Ok(0),
-        other => other.map(|()| 0).map_err(|error| failure(&error)),
-    }
-}
-
-/// The exit code of a target that does not serve.
-fn failure(error: &ServeError) -> Failure {
-    let code = match error {
-        ServeError::Device(DeviceError::Volume(OpenError::InUse(_))) => Code::InUse,
-        ServeError::Device(DeviceError::Volume(OpenError::Open { source, .. }))
-            if source.kind() == std::io::ErrorKind::PermissionDenied =>
-        {
-            Code::Rights
-        }
-        ServeError::Device(DeviceError::Ring(_)) => Code::Rights,
-        ServeError::Device(_) => Code::Configuration,
-        ServeError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
-            Code::InUse
-        }
-        ServeError::Listen { .. } => Code::Configuration,
-        ServeError::Ended(_) => Code::Internal,
-    };
-    Failure::new(code, error.to_string())
 }
 
 fn end(args: &TargetNameArgs) -> Result<u8, Failure> {
@@ -134,15 +96,17 @@ fn add_lun(args: &TargetLunArgs) -> Result<u8, Failure> {
     let definition = args.definition.clone().absolute().map_err(|error| {
         Failure::system(format!("find the volume of `{}`", args.definition), error)
     })?;
-    let definition = definition.to_string();
-    ask(&args.name, &Request::AddLun { lun: args.lun, definition })?.done()
+    let file =
+        definition.open().map_err(|error| Failure::new(open_code(&error), error.to_string()))?;
+    let request = Request::AddLun { lun: args.lun, definition: definition.to_string() };
+    ask_with(&args.name, &request, file.as_ref())?.done()
 }
 
 /// All running targets of this user, in order of name.
 pub(super) fn reports() -> Vec<TargetReport> {
     let names = RuntimeDir::targets().into_iter().map(|(name, _)| name);
     let found = names.filter_map(|name| match ask(&name, &Request::Status) {
-        Ok(Reply::Status(report)) => Some(report),
+        Ok(Reply::Status(report)) => Some(*report),
         _ => None,
     });
     found.collect()
@@ -152,7 +116,7 @@ pub(super) fn reports() -> Vec<TargetReport> {
 fn list(args: &TargetPsArgs, sessions: bool) -> Result<u8, Failure> {
     let all = match &args.name {
         Some(name) => match ask(name, &Request::Status)? {
-            Reply::Status(report) => vec![report],
+            Reply::Status(report) => vec![*report],
             other => return other.done(),
         },
         None => reports(),

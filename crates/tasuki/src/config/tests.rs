@@ -279,3 +279,24 @@ fn groups_have_names_and_numbers() {
     assert!(Group::try_from("no such group".to_owned()).unwrap_err().contains("/etc/group"));
     assert!(Group::try_from(u32::MAX.to_string()).is_err());
 }
+
+/// Keys in the file itself make it a file of its owner's.
+#[test]
+fn a_file_with_keys_is_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let key = format!("0x{}", "5a".repeat(20));
+    let text = format!(
+        "[[xfrm.state]]\nsrc = \"10.9.0.1\"\ndst = \"10.9.0.2\"\nspi = 256\n\
+         aead = {{ name = \"rfc4106(gcm(aes))\", key = \"{key}\", icv = 128 }}\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let load = |mode| {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        Config::load(file.path()).map_err(|failure| failure.sentence)
+    };
+    load(0o600).unwrap();
+    let said = load(0o644).unwrap_err();
+    assert!(said.contains("it has keys, and others may use it (mode 0644): run `chmod 600 /"));
+    assert!(said.ends_with(", or use key_file") && !said.contains("5a5a"), "{said}");
+}

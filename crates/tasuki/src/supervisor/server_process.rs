@@ -13,7 +13,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use abi::control::SandboxStatus;
@@ -33,18 +33,17 @@ pub(super) struct SandboxPlan {
     pub(super) devices: Vec<DeviceKind>,
 }
 
-impl SandboxPlan {
-    /// A user for a server, where this one may have any.
-    fn user(&self) -> Option<UserLease> {
-        if self.demand == Demand::Off || !rustix::process::geteuid().is_root() {
-            return None;
-        }
-        match UserLease::take(&self.leases) {
-            Ok(lease) => Some(lease),
-            Err(error) => {
-                tracing::warn!(%error, "there is no user for a server: it stays root");
-                None
-            }
+/// A user for a process with a sandbox, where this one may have any. `leases` is the folder of
+/// leases, if there is no systemd.
+pub(crate) fn lease_user(demand: Demand, leases: &Path) -> Option<UserLease> {
+    if demand == Demand::Off || !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    match UserLease::take(leases) {
+        Ok(lease) => Some(lease),
+        Err(error) => {
+            tracing::warn!(%error, "there is no user for a server: it stays root");
+            None
         }
     }
 }
@@ -78,6 +77,7 @@ impl ServerProcess {
             Role::Driver(_) => ("nic", "nic"),
             Role::Fused(_) => ("inet+nic", "fused"),
             Role::Relay => ("relay", "relay"),
+            Role::Target => ("target", "target"),
         };
         let failed = |error| Failure::system(format!("start the {name} server"), error);
         let stdio = |line: &Channel| line.as_fd().try_clone_to_owned().map(Stdio::from);
@@ -97,7 +97,7 @@ impl ServerProcess {
         }
         let demand = plan.demand;
         command.args(["--sandbox", &demand.to_string()]);
-        let user = plan.user();
+        let user = lease_user(demand, &plan.leases);
         command.args(user.iter().map(|user| format!("--user={}", user.uid())));
         let mut child = match demand {
             Demand::Off => command.spawn(),

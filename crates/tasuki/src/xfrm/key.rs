@@ -1,11 +1,11 @@
 //! Keys, by themselves or in files.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use abi::xfrm::XfrmKey;
+use storage::check_private;
 use zeroize::Zeroizing;
 
 /// Longest file of a key, bytes.
@@ -27,27 +27,36 @@ pub(super) fn key(word: &str) -> Result<XfrmKey, String> {
 /// # Errors
 /// A sentence.
 pub(crate) fn key_in_file(path: &Path) -> Result<XfrmKey, String> {
-    let read = || {
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        let mut text = Zeroizing::new(String::new());
-        file.take(MOST).read_to_string(&mut text)?;
-        Ok::<_, std::io::Error>((metadata, text))
-    };
     let wrong = |what: String| format!("the key file {}: {what}", path.display());
-    let (metadata, text) = read().map_err(|error| wrong(error.to_string()))?;
-    private(&metadata).map_err(&wrong)?;
+    let failed = |error: std::io::Error| wrong(error.to_string());
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    check_private(path, &metadata).map_err(|error| wrong(error.to_string()))?;
+    let mut text = Zeroizing::new(String::new());
+    file.take(MOST).read_to_string(&mut text).map_err(failed)?;
     text.trim().parse().map_err(wrong)
 }
 
-/// Whether only its owner can read a file.
-///
-/// # Errors
-/// A sentence with the remedy.
-pub(crate) fn private(metadata: &Metadata) -> Result<(), String> {
-    let mode = metadata.mode() & 0o7777;
-    match mode & 0o077 {
-        0 => Ok(()),
-        _ => Err(format!("others can read or write it (mode {mode:04o}): chmod 600 it")),
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn key_files_that_others_may_use_are_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, "0x00112233\n").unwrap();
+        let mode = |mode| {
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            key_in_file(file.path())
+        };
+        assert!(mode(0o600).is_ok());
+        let said = mode(0o640).unwrap_err();
+        assert!(said.contains("(mode 0640): run `chmod 600 /") && !said.contains("00112233"));
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(file.path(), Some(4711), None).unwrap();
+            assert!(mode(0o600).unwrap_err().contains("belongs to user 4711"));
+        }
     }
 }

@@ -3,11 +3,10 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::ChildStdin;
 
-use storage::Passphrase;
+use storage::{Passphrase, check_private};
 use zeroize::Zeroizing;
 
 use crate::command::credentials::forbid_dumps;
@@ -15,8 +14,6 @@ use crate::exit::{Code, Failure};
 
 /// Longest key file, bytes: cryptsetup's bound.
 const LONGEST: usize = 8 << 20;
-/// Rights of group and others to a file.
-const OTHERS: u32 = 0o077;
 /// A key file with this name is standard input.
 const STANDARD_INPUT: &str = "-";
 
@@ -79,9 +76,11 @@ fn from_file(path: &Path) -> Result<Zeroizing<Vec<u8>>, Failure> {
     };
     let mut file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
-    if metadata.mode() & OTHERS != 0 && metadata.is_file() {
-        let sentence = format!("others may use the key file {shown}: run `chmod 600 {shown}`");
-        return Err(Failure::new(Code::Rights, sentence));
+    // A pipe of the shell's belongs to its reader, whatever its mode.
+    if metadata.is_file() {
+        check_private(path, &metadata).map_err(|error| {
+            Failure::new(Code::Rights, format!("the key file {shown}: {error}"))
+        })?;
     }
     all(&mut file).map_err(failed)
 }
@@ -140,6 +139,11 @@ mod tests {
         let code = |file: &Path| Secret::get(Some(file), false).err().unwrap();
         let open = code(file(b"right", 0o640).path());
         assert_eq!((open.code, open.sentence.contains("chmod 600")), (Code::Rights, true));
+        if rustix::process::geteuid().is_root() {
+            let other = file(b"right", 0o600);
+            std::os::unix::fs::chown(other.path(), Some(4711), None).unwrap();
+            assert!(code(other.path()).sentence.contains("belongs to user 4711"));
+        }
         assert_eq!(code(file(b"", 0o600).path()).code, Code::Passphrase);
         assert_eq!(code(Path::new("/nowhere")).code, Code::Configuration);
         let long = code(file(&vec![1; LONGEST + 1], 0o600).path());

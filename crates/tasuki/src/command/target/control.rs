@@ -1,20 +1,31 @@
 //! The socket by which a target is managed: one request and one reply, each a line of JSON.
+//!
+//! A target opens no file. The file of a unit that is added is opened by the operator's command,
+//! with the operator's rights, and passed with the request (SCM_RIGHTS).
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::net::UnixStream;
+use std::io::{self, BufRead as _, BufReader, IoSlice, IoSliceMut, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
+use abi::control::SandboxStatus;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
 use serde::{Deserialize, Serialize};
-use storage::{LunDefinition, LunNumber, TargetHandle, TargetStatus};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{UnixListener, UnixStream as AsyncUnixStream};
+use storage::{LunDefinition, TargetHandle, TargetStatus};
+use tokio::io::{AsyncWriteExt as _, Interest};
+use tokio::net::{UnixListener as AsyncUnixListener, UnixStream as AsyncUnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::broker_messages::unit;
 use crate::exit::{Code, Failure};
-use crate::runtime_dir::{InstanceName, RuntimeDir, SocketFile};
+use crate::runtime_dir::{InstanceName, RuntimeDir};
 
 /// Longest line, bytes.
-const LONGEST: u64 = 64 << 10;
+const LONGEST: usize = 64 << 10;
 /// How long a target may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
 /// How long it may take to change a unit's size: commands that are under way end before.
@@ -28,7 +39,7 @@ pub(super) enum Request {
     Status,
     /// End.
     Down,
-    /// Add a unit.
+    /// Add a unit. Its file comes with the request, if it has one.
     AddLun { lun: u16, definition: String },
     /// Remove a unit.
     RemoveLun { lun: u16 },
@@ -38,6 +49,19 @@ pub(super) enum Request {
     ResizeLun { lun: u16, bytes: Option<u64> },
 }
 
+/// What a target tells of itself beside its status.
+#[derive(Debug, Clone)]
+pub(super) struct TargetNames {
+    /// Its name, as commands have it.
+    pub(super) target: String,
+    /// Its instance.
+    pub(super) instance: String,
+    /// Its process, as others see it.
+    pub(super) pid: u32,
+    /// Its sandbox.
+    pub(super) sandbox: SandboxStatus,
+}
+
 /// A target and where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TargetReport {
@@ -45,6 +69,8 @@ pub(crate) struct TargetReport {
     pub(crate) target: String,
     /// Its instance.
     pub(crate) instance: String,
+    /// Its sandbox.
+    pub(crate) sandbox: SandboxStatus,
     /// What it is and does.
     #[serde(flatten)]
     pub(crate) status: TargetStatus,
@@ -54,7 +80,7 @@ pub(crate) struct TargetReport {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Reply {
-    Status(TargetReport),
+    Status(Box<TargetReport>),
     Done,
     Failed(String),
 }
@@ -74,6 +100,18 @@ impl Reply {
 /// # Errors
 /// It does not run, or does not answer.
 pub(super) fn ask(name: &InstanceName, request: &Request) -> Result<Reply, Failure> {
+    ask_with(name, request, None)
+}
+
+/// As [`ask`], and passes a file.
+///
+/// # Errors
+/// As there.
+pub(super) fn ask_with(
+    name: &InstanceName,
+    request: &Request,
+    file: Option<&OwnedFd>,
+) -> Result<Reply, Failure> {
     let mut stream = connect(name)?;
     let failed =
         |error: &dyn std::fmt::Display| Failure::system(format!("ask the target {name}"), error);
@@ -81,10 +119,22 @@ pub(super) fn ask(name: &InstanceName, request: &Request) -> Result<Reply, Failu
     stream.set_read_timeout(Some(patience)).map_err(|error| failed(&error))?;
     let mut line = serde_json::to_vec(request).map_err(|error| failed(&error))?;
     line.push(b'\n');
-    stream.write_all(&line).map_err(|error| failed(&error))?;
+    let sent = send(&stream, &line, file).map_err(|error| failed(&error))?;
+    stream.write_all(&line[sent..]).map_err(|error| failed(&error))?;
     let mut reply = String::new();
     BufReader::new(stream).read_line(&mut reply).map_err(|error| failed(&error))?;
     serde_json::from_str(&reply).map_err(|error| failed(&error))
+}
+
+/// Sends the begin of a line, and a file with it. How many bytes.
+fn send(stream: &UnixStream, line: &[u8], file: Option<&OwnedFd>) -> io::Result<usize> {
+    let files: Vec<BorrowedFd<'_>> = file.iter().map(|file| file.as_fd()).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&files)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    Ok(sendmsg(stream, &[IoSlice::new(line)], &mut control, SendFlags::NOSIGNAL)?)
 }
 
 fn connect(name: &InstanceName) -> Result<UnixStream, Failure> {
@@ -114,71 +164,113 @@ pub(super) fn end(name: &InstanceName, patience: Duration) -> Result<(), Failure
     Ok(())
 }
 
-/// Answers operators of a target of this name on an instance, and ends the target at SIGINT and
-/// SIGTERM. Within a tokio runtime.
+/// Ends the target at SIGINT and SIGTERM. Within a tokio runtime, before the sandbox.
 ///
 /// # Errors
 /// The system's.
-pub(super) fn start(
-    socket: &SocketFile,
-    (name, instance): (InstanceName, InstanceName),
-    handle: TargetHandle,
-) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::system("manage the target", error);
-    let listener = socket.listener().try_clone().map_err(failed)?;
-    let listener = UnixListener::from_std(listener).map_err(failed)?;
+pub(super) fn catch_signals(handle: &TargetHandle) -> Result<(), Failure> {
     for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
-        let mut signal = signal(kind).map_err(failed)?;
+        let mut signal = signal(kind).map_err(|error| Failure::system("catch signals", error))?;
         let handle = handle.clone();
         tokio::task::spawn_local(async move {
             signal.recv().await;
             handle.end();
         });
     }
+    Ok(())
+}
+
+/// Answers operators of a target. Within a tokio runtime.
+///
+/// # Errors
+/// The system's.
+pub(super) fn start(
+    listener: UnixListener,
+    names: TargetNames,
+    handle: TargetHandle,
+) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::system("manage the target", error);
+    let listener = AsyncUnixListener::from_std(listener).map_err(failed)?;
     tokio::task::spawn_local(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let names = (name.to_string(), instance.to_string());
-            tokio::task::spawn_local(answer(stream, names, handle.clone()));
+            tokio::task::spawn_local(answer(stream, names.clone(), handle.clone()));
         }
     });
     Ok(())
 }
 
-async fn answer(stream: AsyncUnixStream, names: (String, String), handle: TargetHandle) {
-    let (reader, mut writer) = stream.into_split();
-    let mut line = String::new();
-    let mut reader = tokio::io::BufReader::new(reader.take(LONGEST));
-    if reader.read_line(&mut line).await.is_err() {
-        return;
-    }
-    let reply = match serde_json::from_str(&line) {
-        Ok(request) => carry_out(request, names, &handle).await,
+async fn answer(mut stream: AsyncUnixStream, names: TargetNames, handle: TargetHandle) {
+    let Ok((line, file)) = receive(&stream).await else { return };
+    let reply = match serde_json::from_slice(&line) {
+        Ok(request) => carry_out(request, file, names, &handle).await,
         Err(error) => Reply::Failed(format!("the target does not understand: {error}")),
     };
     if let Ok(mut line) = serde_json::to_vec(&reply) {
         line.push(b'\n');
-        let _ = writer.write_all(&line).await;
+        let _ = stream.write_all(&line).await;
     }
 }
 
-async fn carry_out(request: Request, names: (String, String), handle: &TargetHandle) -> Reply {
-    let number = |lun| LunNumber::new(lun).ok_or_else(|| format!("{lun} is no unit's number"));
+/// Receives a line, and the file that came with its first byte.
+async fn receive(stream: &AsyncUnixStream) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
+    let (mut line, mut file) = (Vec::new(), None);
+    while !line.ends_with(b"\n") && line.len() < LONGEST {
+        stream.readable().await?;
+        let mut bytes = [0; 4096];
+        let some =
+            stream.try_io(Interest::READABLE, || receive_some(stream, &mut bytes, &mut file));
+        match some {
+            Ok(0) => break,
+            Ok(count) => line.extend_from_slice(&bytes[..count]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((line, file))
+}
+
+fn receive_some(
+    stream: &AsyncUnixStream,
+    into: &mut [u8],
+    file: &mut Option<OwnedFd>,
+) -> io::Result<usize> {
+    // The kernel closes those that do not fit.
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = recvmsg(stream, &mut [IoSliceMut::new(into)], &mut control, flags)?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut files) = message {
+            *file = files.next();
+        }
+    }
+    Ok(received.bytes)
+}
+
+async fn carry_out(
+    request: Request,
+    file: Option<OwnedFd>,
+    names: TargetNames,
+    handle: &TargetHandle,
+) -> Reply {
     let done = match request {
         Request::Status => {
-            let (target, instance) = names;
-            return Reply::Status(TargetReport { target, instance, status: handle.status() });
+            let TargetNames { target, instance, pid, sandbox } = names;
+            let status = TargetStatus { pid, ..handle.status() };
+            let report = TargetReport { target, instance, sandbox, status };
+            return Reply::Status(Box::new(report));
         }
         Request::Down => {
             handle.end();
             Ok(())
         }
         Request::Rekey => handle.rekey().map(drop).map_err(|error| error.to_string()),
-        Request::AddLun { lun, definition } => number(lun).and_then(|lun| {
+        Request::AddLun { lun, definition } => unit(lun).and_then(|lun| {
             let definition: LunDefinition =
                 definition.parse().map_err(|error: storage::LunError| error.to_string())?;
-            handle.add_lun(lun, &definition).map_err(|error| error.to_string())
+            handle.add_lun(lun, &definition, file).map_err(|error| error.to_string())
         }),
-        Request::ResizeLun { lun, bytes } => match number(lun) {
+        Request::ResizeLun { lun, bytes } => match unit(lun) {
             Ok(lun) => {
                 let resized = handle.resize_lun(lun, bytes).await;
                 resized.map(drop).map_err(|error| error.to_string())
@@ -186,7 +278,7 @@ async fn carry_out(request: Request, names: (String, String), handle: &TargetHan
             Err(sentence) => Err(sentence),
         },
         Request::RemoveLun { lun } => {
-            number(lun).and_then(|lun| handle.remove_lun(lun).map_err(|error| error.to_string()))
+            unit(lun).and_then(|lun| handle.remove_lun(lun).map_err(|error| error.to_string()))
         }
     };
     done.map_or_else(Reply::Failed, |()| Reply::Done)

@@ -1,14 +1,16 @@
 //! What a target is to be: the configuration file, then the command line over it.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 
 use seal::{Fingerprint, PeerIdentity};
 use storage::{AUTHORITY, Judge, LunNumber, PORT, PortalTransport, Refusal, TargetDefinition};
 
 use super::super::credentials::credentials;
+use super::broker_line::BrokerLine;
 use crate::cli::{CredentialArgs, TargetUpArgs};
 use crate::exit::{Code, Failure};
-use crate::keys::{KeyDirectory, KnownFile};
+use crate::keys::KeyDirectory;
 use crate::runtime_dir::InstanceName;
 use crate::target_config::{TargetConfig, TransportChoice};
 
@@ -18,15 +20,19 @@ pub(super) struct TargetSettings {
     pub(super) name: InstanceName,
     /// The instance; `None`: the one that runs.
     pub(super) net: Option<InstanceName>,
+    /// The folder for reservations and mode pages that outlive the target.
+    pub(super) state: Option<PathBuf>,
+    /// All but the place for its state.
     pub(super) definition: TargetDefinition,
 }
 
 impl TargetSettings {
-    /// For these options, which win over their file.
+    /// For these options, which win over their file. A target knows the keys that its broker finds;
+    /// without one, the settings are only checked.
     ///
     /// # Errors
     /// [`Code::Configuration`] for the file, [`Code::Usage`] for the options; those of keys.
-    pub(super) fn new(args: &TargetUpArgs) -> Result<Self, Failure> {
+    pub(super) fn new(args: &TargetUpArgs, broker: Option<&BrokerLine>) -> Result<Self, Failure> {
         let file = args.config.as_deref().map(TargetConfig::load).transpose()?.unwrap_or_default();
         let name = name(args)?;
         let mut luns = file.luns;
@@ -76,21 +82,26 @@ impl TargetSettings {
             name: iqn,
             luns,
             portal: SocketAddr::new(address, args.port.or(file.port).unwrap_or(PORT)),
-            transport: transport(choice, &args.credentials)?,
-            state: args.state.clone().or(file.state),
+            transport: transport(choice, &args.credentials, broker)?,
+            state: None,
             access,
         };
-        Ok(Self { name, net: args.net.clone().or(file.net), definition })
+        let state = args.state.clone().or(file.state);
+        Ok(Self { name, net: args.net.clone().or(file.net), state, definition })
     }
 }
 
 /// How the portal is protected.
-fn transport(choice: TransportChoice, args: &CredentialArgs) -> Result<PortalTransport, Failure> {
+fn transport(
+    choice: TransportChoice,
+    args: &CredentialArgs,
+    broker: Option<&BrokerLine>,
+) -> Result<PortalTransport, Failure> {
     let credentials = || {
         let keys = KeyDirectory::find()?;
         credentials(args, &keys, |own| {
-            let (own, keys) = (own.fingerprint(), keys.clone());
-            Judge::new(move |peer| judge(&keys, own, peer))
+            let (own, broker) = (own.fingerprint(), broker.cloned());
+            Judge::new(move |peer| judge(broker.as_ref(), own, peer))
         })
     };
     let transport = match choice {
@@ -101,15 +112,19 @@ fn transport(choice: TransportChoice, args: &CredentialArgs) -> Result<PortalTra
     transport.map_err(|error| Failure::new(Code::Configuration, error.to_string()))
 }
 
-/// Judges the key of an initiator. The file is read each time, so a change needs no restart.
-fn judge(keys: &KeyDirectory, own: Fingerprint, peer: &PeerIdentity) -> Result<(), Refusal> {
+/// Judges the key of an initiator.
+fn judge(
+    broker: Option<&BrokerLine>,
+    own: Fingerprint,
+    peer: &PeerIdentity,
+) -> Result<(), Refusal> {
     let key = peer.fingerprint();
     if key == own {
         return Ok(());
     }
-    let known = keys.known(KnownFile::Initiators);
+    let known = broker.map_or(Ok(false), |broker| broker.is_known(key));
     let known = known.map_err(|failure| Refusal::Failed(failure.sentence))?;
-    known.find(key).map(|_| ()).ok_or(Refusal::Unknown)
+    known.then_some(()).ok_or(Refusal::Unknown)
 }
 
 /// The target's name: without one, that of its file without the ending.
