@@ -9,12 +9,12 @@ mod settings;
 use std::time::Duration;
 
 use storage::{DeviceError, OpenError, PortalTransport, ServeError};
+use user::forbid_dumps;
 
 pub(crate) use self::control::TargetReport;
 use self::control::{Reply, Request, ask};
 use self::settings::TargetSettings;
 use super::background::{self, Ready};
-use super::credentials::forbid_dumps;
 use super::{print, print_json, table};
 use crate::cli::{
     TargetArgs, TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs, TargetUpArgs,

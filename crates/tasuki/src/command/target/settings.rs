@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use seal::{Fingerprint, PeerIdentity};
 use storage::{AUTHORITY, Judge, LunNumber, PORT, PortalTransport, Refusal, TargetDefinition};
+use user::{CredentialArgs, credentials};
 
-use super::super::credentials::credentials;
-use crate::cli::{CredentialArgs, TargetUpArgs};
+use crate::cli::TargetUpArgs;
 use crate::exit::{Code, Failure};
 use crate::keys::{KeyDirectory, KnownFile};
 use crate::runtime_dir::InstanceName;
