@@ -8,8 +8,8 @@
 //!
 //! nbdkit loads this library, and its process is the client of the instance. It was decided so
 //! because then there is nothing between a request and its session but a channel; what goes wrong
-//! is in nbdkit's own log; and the session ends with nbdkit. The other arrangement, a helper process
-//! behind a socket pair, would move all bytes twice more and needs a protocol of its own.
+//! is in nbdkit's own log; and the session ends with nbdkit. The other arrangement is a helper
+//! process behind a socket pair. It would move all bytes twice more, and need a protocol.
 //!
 //! * **One disk.** All connections of clients share one [`storage::Disk`]: a write that was
 //!   acknowledged on one of them is seen on all, and a flush on one is a flush for all. So clients

@@ -83,7 +83,7 @@ fn is_flag(argument: &Arg) -> bool {
     matches!(argument.get_action(), ArgAction::SetTrue)
 }
 
-/// A sentence about options, in the words of parameters: `--give-up <SECONDS>` is `give-up=SECONDS`.
+/// A sentence about options, in the words of parameters: `--pad <BYTES>` is `pad=BYTES`.
 pub(crate) fn in_parameters(sentence: &str) -> String {
     let command = UnitArgs::command();
     let mut said = sentence.to_owned();

@@ -1,8 +1,8 @@
 //! The table of functions that nbdkit calls, after version 2 of nbdkit-plugin.h.
 //!
 //! Each function turns nbdkit's pointers into slices and values, calls the safe half of this
-//! library, and tells a failure by nbdkit_error and nbdkit_set_error. No panic goes to nbdkit: it is
-//! told as a failure of this library.
+//! library, and tells a failure by nbdkit_error and nbdkit_set_error. No panic goes to nbdkit: it
+//! is told as a failure of this library.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_void};

@@ -156,7 +156,10 @@ impl NbdWorld {
             assert!(!nbdkit.has_ended() || self.path("nbd.pid").exists(), "nbdkit has ended");
             self.path("nbd.pid").exists()
         });
-        Served { world: self, nbdkit }
+        let served = Served { world: self, nbdkit };
+        // The number is written before the session is made; clients wait for that.
+        let _ = self.run(&["nbdinfo", "--size", &served.uri()]).success();
+        served
     }
 
     pub(crate) fn end(&self) {
