@@ -19,7 +19,7 @@ deps: ## Check for the tools that all tasks need; as root, install what is missi
 
 build: ## Build the release binary and the shim: target/release/tasuki
 	@scripts/deps.sh build
-	$(CARGO) build --release -p tasuki -p tasuki-preload -p tasuki-c
+	$(CARGO) build --release -p tasuki -p tasuki-preload -p tasuki-c -p tasuki-nbdkit
 
 demo: build ## Download 256 MiB with an unmodified curl over Tasuki, then over the kernel (root)
 	@scripts/deps.sh demo
@@ -107,10 +107,13 @@ clean: ## Remove everything that was built
 	$(CARGO) clean
 	rm -rf target/loom
 
-install: ## Install what `make build` built, with manual pages, to PREFIX (default /usr/local)
+NBDKIT_PLUGINS ?=
+install: ## Install what `make build` built, with manual pages, to PREFIX (default /usr/local): [NBDKIT_PLUGINS=directory of nbdkit's plug-ins]
 	@test -e $(TARGET)/release/tasuki || { echo "nothing is built yet: run \`make build\` first"; exit 1; }
 	install -D -m 755 $(TARGET)/release/tasuki $(TO)/bin/tasuki
 	install -D -m 644 $(TARGET)/release/libtasuki_preload.so $(TO)/lib/tasuki/libtasuki_preload.so
+	install -D -m 755 $(TARGET)/release/libtasuki_nbdkit.so $(TO)/lib/tasuki/nbdkit-tasuki-plugin.so
+	@[ -z "$(NBDKIT_PLUGINS)" ] || { set -x; install -d $(DESTDIR)$(NBDKIT_PLUGINS) && ln -sf $(PREFIX)/lib/tasuki/nbdkit-tasuki-plugin.so $(DESTDIR)$(NBDKIT_PLUGINS); }
 	install -D -m 755 $(TARGET)/release/libtasuki.so $(TO)/lib/libtasuki.so
 	install -D -m 644 $(TARGET)/release/libtasuki.a $(TO)/lib/libtasuki.a
 	install -D -m 644 crates/c/include/tasuki.h $(TO)/include/tasuki.h
@@ -122,3 +125,4 @@ uninstall: ## Remove what `make install` installed
 		$(TO)/include/tasuki.h $(TO)/share/doc/tasuki $(TO)/share/man/man1/tasuki.1 \
 		$(TO)/share/man/man1/tasuki-*.1 $(TO)/share/bash-completion/completions/tasuki \
 		$(TO)/share/zsh/site-functions/_tasuki $(TO)/share/fish/vendor_completions.d/tasuki.fish
+	@[ -z "$(NBDKIT_PLUGINS)" ] || rm -f $(DESTDIR)$(NBDKIT_PLUGINS)/nbdkit-tasuki-plugin.so

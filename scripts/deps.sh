@@ -29,7 +29,7 @@ case "$what" in test | programs)
     redis-server:redis-server redis-cli:redis-tools php:php-cli ruby:ruby wrk:wrk ab:apache2-utils
     systemd-socket-activate:systemd socat:socat wget:wget nc:netcat-openbsd rsync:rsync dig:bind9-dnsutils
     sockperf:sockperf iperf3:iperf3 iscsi-ls:libiscsi-bin qemu-img:qemu-utils
-    tgtd:tgt fio:fio losetup:mount mkfs.ext4:e2fsprogs make:make
+    nbdkit:nbdkit nbdinfo:libnbd-bin tgtd:tgt fio:fio losetup:mount mkfs.ext4:e2fsprogs make:make
     fusermount3:fuse3 cryptsetup:cryptsetup-bin ssh:openssh-client sshd:openssh-server
     strace:strace gdb:gdb valgrind:valgrind redis-benchmark:redis-tools readelf:binutils
     node:nodejs java:default-jdk-headless javac:default-jdk-headless go:golang-go" ;;
@@ -52,6 +52,12 @@ done
 if [ "$(id -u)" = 0 ] && [ -n "$programs" ] && ! python3 -c 'import requests' 2>/dev/null; then
     commands="$commands python3-requests"
     packages="$packages python3-requests"
+fi
+
+# libnbd of the distribution's own Python.
+if [ "$(id -u)" = 0 ] && [ -n "$programs" ] && ! /usr/bin/python3 -c 'import nbd' 2>/dev/null; then
+    commands="$commands python3-libnbd"
+    packages="$packages python3-libnbd"
 fi
 
 # QEMU's driver, which is no command either.

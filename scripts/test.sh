@@ -30,7 +30,7 @@ stage "packetdrill plug-in" cargo build -p tasuki-packetdrill-plugin
 stage "units" cargo test --workspace --exclude tasuki-tests --no-fail-fast
 stage "models" scripts/loom.sh
 stage "fuzzing" scripts/fuzz.sh
-stage "release build" cargo build --release -p tasuki -p tasuki-preload -p tasuki-c
+stage "release build" cargo build --release -p tasuki -p tasuki-preload -p tasuki-c -p tasuki-nbdkit
 stage "real processes" scripts/real-processes.sh
 
 # The sums of all "test result:" lines; a test that printed SKIP has not passed.

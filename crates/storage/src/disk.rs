@@ -25,6 +25,7 @@
 //! Writes are not kept here to be made again after they were acknowledged: another initiator may
 //! have written to the same blocks since.
 
+mod allocation;
 mod error;
 mod facts;
 mod link;
@@ -34,12 +35,14 @@ mod unit_session;
 
 use std::cell::Cell;
 use std::future::Future;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use luks::LuksVolume;
 
+use self::allocation::runs;
 use self::error::is_unsupported;
 use self::link::Link;
 use self::order::WriteOrder;
@@ -59,8 +62,22 @@ const SYNCHRONIZE_CACHE: u8 = 0x91;
 const FUA: u8 = 0x08;
 const UNMAP: u8 = 0x08;
 
+const SERVICE_ACTION_IN: u8 = 0x9e;
+const GET_LBA_STATUS: u8 = 0x12;
+/// Bytes of an answer to it: 256 descriptors.
+const STATUS_LEN: u32 = 8 + 256 * 16;
+
 /// Bytes of zeroes that are written at a time.
 const ZEROES: u64 = 1 << 20;
+
+/// Bytes of a disk, behind those of the extent before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskExtent {
+    /// How many.
+    pub len: u64,
+    /// They have storage. Others read as zeroes.
+    pub allocated: bool,
+}
 
 /// A unit of a target.
 #[derive(Debug, Clone)]
@@ -153,6 +170,26 @@ impl Disk {
         self.link.facts().read_only
     }
 
+    /// Asks the unit for its size, and whether it can be written.
+    ///
+    /// # Errors
+    /// It does not say, or it has become another unit.
+    pub async fn refresh(&self) -> Result<(), DiskError> {
+        self.link.refresh().await
+    }
+
+    /// Can storage be given back ([`Disk::zero`] with `unmap`)?
+    #[must_use]
+    pub fn gives_back(&self) -> bool {
+        self.link.facts().unmaps && self.sectors.as_ref().is_none_or(|sectors| sectors.discard)
+    }
+
+    /// Does the unit make these bytes zero by itself, or are zeroes sent to it?
+    #[must_use]
+    pub fn zeroes_itself(&self, offset: u64, len: u64, unmap: bool) -> bool {
+        !self.whole_blocks(offset, len).is_empty() && self.takes_zeroes(unmap)
+    }
+
     /// Reads.
     ///
     /// # Errors
@@ -197,18 +234,54 @@ impl Disk {
         let block = u64::from(self.capacity().block_size);
         let _turn = self.order.enter(place.first..place.end()).await;
         self.written.set(self.written.get() + 1);
-        let whole = offset.next_multiple_of(block)..(offset + len) / block * block;
-        if whole.start >= whole.end || !self.takes_zeroes(unmap) {
+        let whole = self.whole_blocks(offset, len);
+        if whole.is_empty() || !self.takes_zeroes(unmap) {
             return self.write_zeroes(offset, len).await;
         }
+        // First what the unit may not be able to do: then nothing is changed.
+        self.write_same(whole.start / block, (whole.end - whole.start) / block, unmap).await?;
         self.write_zeroes(offset, whole.start - offset).await?;
-        self.write_zeroes(whole.end, offset + len - whole.end).await?;
-        self.write_same(whole.start / block, (whole.end - whole.start) / block, unmap).await
+        self.write_zeroes(whole.end, offset + len - whole.end).await
+    }
+
+    /// Which of these bytes have storage; all others read as zeroes. The extents follow each other
+    /// from `offset` on, and may end before the bytes do. A unit that does not know has one.
+    ///
+    /// # Errors
+    /// The bytes are not all within the unit; the target's.
+    pub async fn extents(&self, offset: u64, len: u64) -> Result<Vec<DiskExtent>, DiskError> {
+        let place = self.place(offset, len)?;
+        let all = vec![DiskExtent { len, allocated: true }];
+        if len == 0 || self.sectors.is_some() || !self.link.facts().holes_are_zero {
+            return Ok(all);
+        }
+        let mut cdb = transfer(SERVICE_ACTION_IN, place.first, STATUS_LEN);
+        cdb[1] = GET_LBA_STATUS;
+        let answer = match self.link.command(&cdb, &[], STATUS_LEN).await {
+            Err(DiskError::Unit(error)) if is_unsupported(&error) => return Ok(all),
+            other => other?,
+        };
+        let runs = runs(&answer, place.first, place.end());
+        let runs = runs.ok_or(InitiatorError::Answer(SERVICE_ACTION_IN))?;
+        let mut before = place.first * place.block as u64;
+        let extents = runs.into_iter().filter_map(|run| {
+            let end = before + run.blocks * place.block as u64;
+            let (from, to) = (before.max(offset), end.min(offset + len));
+            before = end;
+            (from < to).then_some(DiskExtent { len: to - from, allocated: run.allocated })
+        });
+        Ok(extents.collect())
     }
 
     /// Logs out. Later requests fail.
     pub async fn close(&self) {
         self.link.close().await;
+    }
+
+    /// The bytes that are whole blocks.
+    fn whole_blocks(&self, offset: u64, len: u64) -> Range<u64> {
+        let block = u64::from(self.capacity().block_size);
+        offset.next_multiple_of(block)..offset.saturating_add(len) / block * block
     }
 
     fn place(&self, offset: u64, len: u64) -> Result<Place, DiskError> {

@@ -68,7 +68,7 @@ pub use definition::{
     AUTHORITY, LunDefinition, LunError, MOST_LUNS, MOST_SESSIONS, PORT, TargetDefinition,
 };
 pub use device::DeviceError;
-pub use disk::{Disk, DiskError, DiskSize};
+pub use disk::{Disk, DiskError, DiskExtent, DiskSize};
 pub use encryption::{EncryptionError, format_encrypted, open_encrypted};
 pub use handle::{LunStatus, NotSealed, SessionStatus, TargetHandle, TargetStatus};
 pub use initiator::{

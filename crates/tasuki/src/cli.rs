@@ -1,6 +1,5 @@
 //! The command line: one item per option, with its help and its parser.
 
-mod disk_access;
 mod disk_bench;
 mod instance;
 mod instruments;
@@ -17,16 +16,16 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use user::clap_sentence;
 
 use crate::exit;
 use crate::runtime_dir::InstanceName;
 
-pub(crate) use self::disk_access::{ChapArgs, DiskAccessArgs};
 pub(crate) use self::disk_bench::{BenchAccess, DiskBenchArgs};
 pub(crate) use self::instance::{InstanceOptions, Ipv6Choice, Switch};
 pub(crate) use self::instruments::{StagesArgs, StatsArgs};
-pub(crate) use self::keys::{CredentialArgs, KeyArgs, KeyCommand};
-pub(crate) use self::luks::{LuksArgs, LuksFormatArgs, LuksType, Pbkdf};
+pub(crate) use self::keys::{KeyArgs, KeyCommand};
+pub(crate) use self::luks::{LuksFormatArgs, LuksType, Pbkdf};
 pub(crate) use self::processes::{RelayArgs, ServerArgs};
 pub(crate) use self::run::{Intercept, RunArgs};
 pub(crate) use self::storage::{
@@ -122,16 +121,7 @@ pub(crate) fn visible() -> clap::Command {
 /// A wrong command line as one sentence: the fault, clap's tip, and where help is. `words` is the
 /// command line from the first word after `tasuki`.
 pub(crate) fn refusal(error: &clap::Error, mut words: impl Iterator<Item = OsString>) -> String {
-    let text = error.render().to_string();
-    // No user means an option as a value.
-    let left_out = ["Usage: ", "For more information", "tip: to pass "];
-    let lines: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !left_out.iter().any(|head| line.starts_with(head)))
-        .collect();
-    let what = lines.join(" ").replace(" tip: ", "; ");
-    let what = what.strip_prefix("error: ").unwrap_or(&what);
+    let what = clap_sentence(error);
     let command = words.next().filter(|word| visible().find_subcommand(word).is_some());
     let command = command.map_or(String::new(), |word| format!(" {}", word.display()));
     format!("{what}; see `tasuki{command} --help`")

@@ -3,7 +3,6 @@
 pub(crate) mod background;
 pub(crate) mod capture;
 pub(crate) mod completion;
-mod credentials;
 pub(crate) mod disk;
 pub(crate) mod down;
 pub(crate) mod key;

@@ -6,16 +6,15 @@
 //! ```text layers
 //! command: a module for each command
 //! supervisor: makes an instance, admits clients, watches all processes
-//! operator: the commands' connection to a running instance
 //! settings: what an instance is to be, out of options and configuration file
 //! network program: the host's addresses and routes; the program that is run
 //! cli: the options of all commands
 //! target_config: the configuration file of a target
 //! config: the configuration file of an instance
 //! device publish cidr xfrm: words of options
-//! runtime_dir keys vectors: where instances are found; keys and known peers; vectors of ESP
+//! vectors: vectors of ESP
 //! log: messages, at a limited rate
-//! limits exit: descriptors, failures and exit codes
+//! limits: descriptors
 //! ```
 
 #![forbid(unsafe_code)]
@@ -25,15 +24,11 @@ mod cli;
 mod command;
 mod config;
 mod device;
-mod exit;
-mod keys;
 mod limits;
 mod log;
 mod network;
-mod operator;
 mod program;
 mod publish;
-mod runtime_dir;
 mod settings;
 mod supervisor;
 mod target_config;
@@ -44,6 +39,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use user::{exit, keys, operator, runtime_dir};
 
 use crate::cli::{Cli, Command};
 

@@ -22,6 +22,7 @@ mod budget;
 mod child;
 mod clients;
 mod connections;
+mod device_failure;
 mod device_state;
 mod ending;
 mod faults;

@@ -6,10 +6,11 @@ use std::path::Path;
 use crate::tree::{complain, files, read, root, rust_files};
 
 /// Crates that may have `unsafe`; each module that has it says so itself.
-const UNSAFE_CRATES: [&str; 10] = [
+const UNSAFE_CRATES: [&str; 11] = [
     "benches",
     "crates/c",
     "crates/luks",
+    "crates/nbdkit",
     "crates/shm",
     "crates/preload",
     "crates/nic-driver",

@@ -28,6 +28,8 @@ pub(super) struct UnitFacts {
     pub(super) most_same: u32,
     /// WRITE SAME can give storage back.
     pub(super) unmaps: bool,
+    /// The unit may have blocks without storage, and these read as zeroes.
+    pub(super) holes_are_zero: bool,
 }
 
 impl UnitFacts {
@@ -40,6 +42,8 @@ impl UnitFacts {
         let mut cdb = [0; 16];
         (cdb[0], cdb[1], cdb[13]) = (0x9e, 0x10, 32);
         let capacity = session.command(lun, &cdb, &[], 32).await?;
+        // LBPME, LBPRZ (SBC-3 5.16.2).
+        let holes_are_zero = capacity.get(14).is_some_and(|bits| bits & 0xc0 == 0xc0);
         let capacity = Capacity::parse(&capacity).ok_or(InitiatorError::Answer(cdb[0]))?;
         let serial = page(session, lun, 0x80).await?;
         let names = designators(&page(session, lun, 0x83).await?);
@@ -59,6 +63,7 @@ impl UnitFacts {
             most_same: bounded(wide_field(&limits, 36), MOST_SAME / u64::from(block)),
             // LBPWS (SBC-3 6.6.5).
             unmaps: provisioning.get(5).is_some_and(|bits| bits & 0x40 != 0),
+            holes_are_zero,
         })
     }
 

@@ -284,9 +284,37 @@ impl Link {
         }
     }
 
+    /// Asks the unit what it is now.
+    ///
+    /// # Errors
+    /// It does not say, or it is another unit.
+    pub(super) async fn refresh(self: &Rc<Self>) -> Result<(), DiskError> {
+        loop {
+            let live = self.live().await?;
+            let open = OpenCommand::new(self);
+            let asked = UnitFacts::ask(&*live.session, self.lun).await;
+            drop(open);
+            match asked {
+                Ok(facts) => {
+                    self.compare(&live, facts);
+                    // It may be another unit.
+                    return self.live().await.map(drop);
+                }
+                Err(InitiatorError::Lost(why)) => self.lose(&live, &why),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     /// The unit has another size.
     async fn ask_again(self: Rc<Self>, live: Live) {
-        let Ok(facts) = UnitFacts::ask(&*live.session, self.lun).await else { return };
+        if let Ok(facts) = UnitFacts::ask(&*live.session, self.lun).await {
+            self.compare(&live, facts);
+        }
+    }
+
+    /// What the unit of this session says now is taken if it is still the same unit.
+    fn compare(&self, live: &Live, facts: UnitFacts) {
         if !self.is_live(live.generation) {
             return;
         }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use storage::{DiskUrl, MOST_BENCH_DEPTH, MOST_BENCH_REQUEST, parse_size};
+use user::DiskAccessArgs;
 
-use super::disk_access::DiskAccessArgs;
 use crate::runtime_dir::InstanceName;
 
 /// Measure a logical unit: requests a second, bytes a second, latencies

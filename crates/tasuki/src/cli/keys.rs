@@ -1,10 +1,9 @@
-//! The command line of `tasuki key`, and the options of protected transports.
+//! The command line of `tasuki key`.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
-use seal::{Fingerprint, Suite, SuiteChoice};
+use clap::{Args, Subcommand};
+use seal::Fingerprint;
 
 /// The keys of this machine and those that it knows
 ///
@@ -71,55 +70,4 @@ pub(crate) enum KeyCommand {
 /// An address with or without a port.
 fn portal(word: &str) -> Result<SocketAddr, storage::UrlError> {
     storage::portal_address(word)
-}
-
-/// A cipher of sealed and TLS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(crate) enum Cipher {
-    /// The one that both processors do best
-    #[default]
-    Auto,
-    /// AES-256-GCM alone
-    #[value(name = "aes-256-gcm")]
-    Aes256Gcm,
-    /// ChaCha20-Poly1305 alone
-    #[value(name = "chacha20-poly1305")]
-    ChaCha20Poly1305,
-}
-
-impl From<Cipher> for SuiteChoice {
-    fn from(cipher: Cipher) -> Self {
-        match cipher {
-            Cipher::Auto => Self::ByProcessor,
-            Cipher::Aes256Gcm => Self::Only(Suite::Aes256Gcm),
-            Cipher::ChaCha20Poly1305 => Self::Only(Suite::ChaCha20Poly1305),
-        }
-    }
-}
-
-/// What an end shows of itself, and whom it takes.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Sealed and TLS")]
-pub(crate) struct CredentialArgs {
-    /// Private key in PEM [default: this machine's, see `tasuki key`]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: Option<PathBuf>,
-    /// Show a certificate (PEM, with its intermediates) instead of the bare key
-    #[arg(long, value_name = "FILE", requires = "key")]
-    pub(crate) cert: Option<PathBuf>,
-    /// Take certificates of these authorities (PEM) instead of known keys
-    #[arg(long, value_name = "FILE")]
-    pub(crate) ca: Option<PathBuf>,
-    /// Refuse the certificates of these revocation lists (PEM)
-    #[arg(long, value_name = "FILE", requires = "ca")]
-    pub(crate) crl: Vec<PathBuf>,
-    /// Cipher
-    #[arg(long, value_name = "CIPHER", value_enum, default_value_t)]
-    pub(crate) cipher: Cipher,
-    /// Pad sealed records to a multiple of this many bytes, 2 to 16384, which hides lengths
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(2..=16384))]
-    pub(crate) pad: Option<u16>,
-    /// Change the key of sealed records after this many MiB, at most 65536
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=65536))]
-    pub(crate) rekey_after: Option<u64>,
 }

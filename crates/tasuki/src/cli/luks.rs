@@ -1,23 +1,8 @@
-//! The options of encrypted disks.
+//! The options of new LUKS headers.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-/// Options of an encrypted disk
-#[derive(Debug, Args)]
-pub(crate) struct LuksArgs {
-    /// The unit has a LUKS header: encrypt and decrypt here, the target has no key
-    #[arg(long)]
-    pub(crate) luks: bool,
-    /// The passphrase is this file as it is, or standard input if `-` [default: ask]
-    #[arg(long, value_name = "FILE", requires = "luks")]
-    pub(crate) key_file: Option<PathBuf>,
-    /// Give sectors back to the target, which then sees that they are free
-    ///
-    /// They read as zeroes with this option, and as random bytes without it or by cryptsetup.
-    #[arg(long, requires = "luks")]
-    pub(crate) discard: bool,
-}
 
 /// What a new LUKS header is
 #[derive(Debug, Args)]

@@ -6,11 +6,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use storage::{DiskUrl, LunDefinition, parse_size};
+use user::{CredentialArgs, DiskAccessArgs, DiskSessionArgs, LuksArgs};
 
-use super::CredentialArgs;
-use super::disk_access::DiskAccessArgs;
 use super::disk_bench::DiskBenchArgs;
-use super::luks::{LuksArgs, LuksFormatArgs};
+use super::luks::LuksFormatArgs;
 use crate::runtime_dir::InstanceName;
 
 /// Serve disks over iSCSI
@@ -236,19 +235,6 @@ pub(crate) struct DiskCopyArgs {
     pub(crate) luks: LuksArgs,
     #[command(flatten)]
     pub(crate) session: DiskSessionArgs,
-}
-
-/// Options of commands that keep a session
-#[derive(Debug, Args)]
-pub(crate) struct DiskSessionArgs {
-    /// The instance [default: the one that runs]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) net: Option<InstanceName>,
-    #[command(flatten)]
-    pub(crate) access: DiskAccessArgs,
-    /// Fail when the target has been away for so long [default: wait for it]
-    #[arg(long, value_name = "SECONDS")]
-    pub(crate) give_up: Option<u32>,
 }
 
 /// Mount a disk as a file, for loop devices, mkfs, QEMU

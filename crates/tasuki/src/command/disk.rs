@@ -1,27 +1,21 @@
 //! `tasuki disk`: logical units of iSCSI targets, from an instance.
 
-mod access;
 mod bench;
-mod identity;
 mod luks;
 mod mount;
-mod passphrase;
-mod session;
 
 use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use storage::{
     CopyEnd, CopyError, DiskError, DiskUrl, Initiator, InitiatorError, IscsiName, UrlError, copy,
 };
+use user::{DiskAccess, DiskPlace, Encryption, on_instance};
 
-use self::access::DiskAccess;
-use self::luks::Encryption;
-use self::session::{DiskPlace, on_instance};
 use super::{print, print_json, table};
 use crate::cli::{DiskArgs, DiskCommand, DiskCopyArgs, DiskLsArgs};
 use crate::exit::{Code, Failure};
@@ -118,7 +112,7 @@ async fn units_of(
 }
 
 fn copy_disk(args: &DiskCopyArgs) -> Result<u8, Failure> {
-    let access = Rc::new(DiskAccess::new(&args.session.access)?);
+    let access = Arc::new(DiskAccess::new(&args.session.access)?);
     let place = |word| PlaceOfDisk::parse(args, &access, word);
     let (from, to) = (place(&args.from)?, place(&args.to)?);
     if args.luks.luks && !from.is_unit() && !to.is_unit() {
@@ -170,7 +164,7 @@ enum PlaceOfDisk {
 }
 
 impl PlaceOfDisk {
-    fn parse(args: &DiskCopyArgs, access: &Rc<DiskAccess>, word: &OsStr) -> Result<Self, Failure> {
+    fn parse(args: &DiskCopyArgs, access: &Arc<DiskAccess>, word: &OsStr) -> Result<Self, Failure> {
         let Some(text) = word.to_str().filter(|text| text.contains("://")) else {
             return Ok(Self::File(word.into()));
         };

@@ -15,6 +15,7 @@ use nic_driver::wire::WireOpener;
 use nic_driver::{packet, pcap, tap, xdp};
 use shm::Region;
 
+use super::device_failure::{interface_failure, tap_failure};
 use super::passt::Passt;
 use crate::device::{Device, Kind};
 use crate::exit::{Code, Failure};
@@ -70,7 +71,7 @@ pub(super) fn open(
     umem: Option<&Umem>,
 ) -> Result<OpenedDevice, Failure> {
     let Some(device) = device else {
-        let open = |name: &str| tap::open_queues(name, wanted.offload).map_err(Failure::from);
+        let open = |name: &str| tap::open_queues(name, wanted.offload).map_err(|e| tap_failure(&e));
         return match first_free_device(tap::exists, open) {
             Ok((name, fds)) => made_tap(Device::tap(name), fds, wanted, addresses),
             Err(failure) if failure.code == Code::Rights => {
@@ -81,7 +82,8 @@ pub(super) fn open(
     };
     match device.kind() {
         Kind::Tap => {
-            let fds = tap::open_queues(device.name(), wanted.offload)?;
+            let fds =
+                tap::open_queues(device.name(), wanted.offload).map_err(|e| tap_failure(&e))?;
             made_tap(device, fds, wanted, addresses)
         }
         Kind::Passt => start_passt(wanted, addresses),
@@ -93,11 +95,13 @@ pub(super) fn open(
         }
         Kind::Xdp => {
             let frames = umem.map(|umem| (&*umem.region, &umem.layout));
-            let fds = xdp::open(device.name(), wanted.mtu, frames)?;
+            let fds =
+                xdp::open(device.name(), wanted.mtu, frames).map_err(|e| interface_failure(&e))?;
             Ok(OpenedDevice::new(device, fds))
         }
         Kind::Packet => {
-            let fd = packet::open(device.name(), mac, wanted.mtu)?;
+            let fd =
+                packet::open(device.name(), mac, wanted.mtu).map_err(|e| interface_failure(&e))?;
             Ok(OpenedDevice::new(device, vec![fd]))
         }
     }
@@ -149,6 +153,6 @@ fn made_tap(
     addresses: &Addresses,
 ) -> Result<OpenedDevice, Failure> {
     let host: Vec<Prefixed> = addresses.host().collect();
-    tap::configure(device.name(), &host, wanted.mtu)?;
+    tap::configure(device.name(), &host, wanted.mtu).map_err(|e| tap_failure(&e))?;
     Ok(OpenedDevice::new(device, fds))
 }

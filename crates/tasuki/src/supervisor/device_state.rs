@@ -2,6 +2,7 @@
 
 use nic_driver::interface::Interface;
 
+use super::device_failure::interface_failure;
 use crate::exit::Failure;
 
 /// The known state of the interface behind a device.
@@ -32,7 +33,9 @@ impl DeviceState {
 
     /// That of a device that was just opened.
     pub(super) fn find(name: &str) -> Result<Self, Failure> {
-        Ok(Interface::find(name)?.map_or(Self::Gone, |found| Self::of(&found)))
+        Ok(Interface::find(name)
+            .map_err(|e| interface_failure(&e))?
+            .map_or(Self::Gone, |found| Self::of(&found)))
     }
 
     /// As `ip link` writes it (RFC 2863's ifOperStatus).

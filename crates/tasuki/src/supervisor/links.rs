@@ -13,6 +13,7 @@ use abi::network::{NetworkStatus, ResolverStatus};
 use nic_driver::interface::{Change, Interface};
 
 use super::backend;
+use super::device_failure::interface_failure;
 use super::device_state::DeviceState;
 use super::instance::interface_name;
 use super::servers::ServerId;
@@ -54,7 +55,7 @@ impl Supervisor {
                 self.revive(number)
             }
             Change::Is(_) | Change::Gone(_) => Ok(()),
-            Change::Missed => match Interface::find(name)? {
+            Change::Missed => match Interface::find(name).map_err(|e| interface_failure(&e))? {
                 Some(found) => self.changed(number, &Change::Is(found)),
                 None if link.state == DeviceState::Gone => Ok(()),
                 None => self.lost(number, "it was deleted"),

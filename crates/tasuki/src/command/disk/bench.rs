@@ -6,9 +6,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use storage::{BenchError, BenchOutcome, BenchPattern, BenchPlan, Initiator, bench};
+use user::{DiskAccess, on_instance, unit_of};
 
-use super::access::DiskAccess;
-use super::session::{on_instance, unit_of};
 use crate::cli::{BenchAccess, DiskBenchArgs};
 use crate::command::{print, print_json};
 use crate::exit::{Code, Failure};

@@ -2,15 +2,12 @@
 
 use std::future::Future;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use storage::{MountError, MountOptions, Mounted};
 use tokio::signal::unix::{SignalKind, signal};
+use user::{DiskAccess, DiskPlace, Encryption, Secret, on_instance};
 
-use super::access::DiskAccess;
-use super::luks::{Encryption, secret};
-use super::passphrase::Secret;
-use super::session::{DiskPlace, on_instance};
 use crate::cli::DiskMountArgs;
 use crate::command::background::{self, Ready};
 use crate::exit::{Code, Failure};
@@ -25,7 +22,7 @@ const LOG_NAME: usize = 100;
 /// The unit's, or the mount point's.
 pub(super) fn mount(args: &DiskMountArgs) -> Result<u8, Failure> {
     // Here, so that what is wrong with keys is said at once, and a new key is told.
-    let access = Rc::new(DiskAccess::new(&args.session.access)?);
+    let access = Arc::new(DiskAccess::new(&args.session.access)?);
     let place = DiskPlace::new(&args.url, &access, args.session.give_up)?;
     if let Some(log) = background::log_path() {
         return background::work(&log, |ready| {
@@ -33,7 +30,7 @@ pub(super) fn mount(args: &DiskMountArgs) -> Result<u8, Failure> {
             serve(args, &place, &Encryption::with(&args.luks, secret), ready)
         });
     }
-    let secret = args.luks.luks.then(|| secret(&args.luks)).transpose()?;
+    let secret = args.luks.luks.then(|| Secret::of(&args.luks)).transpose()?;
     if args.foreground {
         let encryption = Encryption::with(&args.luks, secret);
         return serve(args, &place, &encryption, Box::new(background::notify));

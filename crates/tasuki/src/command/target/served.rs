@@ -11,10 +11,10 @@ use super::broker_line::{BrokerLine, Preparation};
 use super::control::{self, TargetNames};
 use super::settings::TargetSettings;
 use crate::cli::TargetUpArgs;
-use crate::command::credentials::forbid_dumps;
 use crate::exit::{self, Code, Failure};
 use crate::operator::join_named;
 use crate::settings;
+use user::forbid_dumps;
 
 /// Serves until the target is ended. A failure before it is ready goes to the broker.
 ///

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use seal::{Fingerprint, PeerIdentity};
 use storage::{AUTHORITY, Judge, LunNumber, PORT, PortalTransport, Refusal, TargetDefinition};
+use user::{CredentialArgs, credentials};
 
-use super::super::credentials::credentials;
 use super::broker_line::BrokerLine;
-use crate::cli::{CredentialArgs, TargetUpArgs};
+use crate::cli::TargetUpArgs;
 use crate::exit::{Code, Failure};
 use crate::keys::KeyDirectory;
 use crate::runtime_dir::InstanceName;

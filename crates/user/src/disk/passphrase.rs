@@ -9,8 +9,9 @@ use std::process::ChildStdin;
 use storage::{Passphrase, check_private};
 use zeroize::Zeroizing;
 
-use crate::command::credentials::forbid_dumps;
+use crate::credentials::forbid_dumps;
 use crate::exit::{Code, Failure};
+use crate::options::LuksArgs;
 
 /// Longest key file, bytes: cryptsetup's bound.
 const LONGEST: usize = 8 << 20;
@@ -18,14 +19,22 @@ const LONGEST: usize = 8 << 20;
 const STANDARD_INPUT: &str = "-";
 
 /// A passphrase that can be handed to a process in the background.
-pub(super) struct Secret(Zeroizing<Vec<u8>>);
+pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
+    /// The one that these options mean.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn of(args: &LuksArgs) -> Result<Self, Failure> {
+        Self::get(args.key_file.as_deref(), false)
+    }
+
     /// Out of the file, or from the terminal. A new one is asked for `twice`.
     ///
     /// # Errors
     /// There is none, or others may read the file.
-    pub(super) fn get(key_file: Option<&Path>, twice: bool) -> Result<Self, Failure> {
+    pub fn get(key_file: Option<&Path>, twice: bool) -> Result<Self, Failure> {
         forbid_dumps()?;
         let secret = match key_file {
             Some(path) if path.as_os_str() == STANDARD_INPUT => from_input(),
@@ -44,18 +53,20 @@ impl Secret {
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn receive() -> Result<Self, Failure> {
+    pub fn receive() -> Result<Self, Failure> {
         forbid_dumps()?;
         from_input().map(Self)
     }
 
     /// Sends it to a process that waits for it.
-    pub(super) fn hand_over(&self, mut to: ChildStdin) {
+    pub fn hand_over(&self, mut to: ChildStdin) {
         // If that process has ended, it tells why in another way.
         let _ = to.write_all(&self.0);
     }
 
-    pub(super) fn passphrase(self) -> Passphrase {
+    /// As LUKS takes it.
+    #[must_use]
+    pub fn passphrase(self) -> Passphrase {
         Passphrase::new(self.0)
     }
 }

@@ -1,4 +1,4 @@
-//! How `tasuki disk` gets a session: the transport of an address, and whose keys are trusted.
+//! How a session with a target is made: the transport of an address, and whose keys are trusted.
 //!
 //! A target's key is judged as ssh judges a host's. One that is not known is asked about on a
 //! terminal, or added with --accept-new, or refused. One that has changed is refused.
@@ -13,15 +13,15 @@ use storage::{
     IscsiName, Judge, Refusal, Scheme, TransportError,
 };
 
-use super::super::credentials::credentials;
 use super::identity::identity;
-use crate::cli::DiskAccessArgs;
+use crate::credentials::credentials;
 use crate::exit::{self, Code, Failure};
 use crate::keys::{KeyDirectory, KnownFile};
+use crate::options::DiskAccessArgs;
 
 /// How sessions are made.
 #[derive(Debug)]
-pub(super) struct DiskAccess {
+pub struct DiskAccess {
     args: DiskAccessArgs,
     identity: InitiatorIdentity,
     keys: Arc<KeyDirectory>,
@@ -32,7 +32,7 @@ impl DiskAccess {
     ///
     /// # Errors
     /// The name is none of an initiator, or a secret cannot be read.
-    pub(super) fn new(args: &DiskAccessArgs) -> Result<Self, Failure> {
+    pub fn new(args: &DiskAccessArgs) -> Result<Self, Failure> {
         let identity = identity(args.initiator.as_deref(), &args.chap)?;
         Ok(Self { args: args.clone(), identity, keys: Arc::new(KeyDirectory::find()?) })
     }
@@ -41,7 +41,7 @@ impl DiskAccess {
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) async fn connect(
+    pub async fn connect(
         &self,
         url: &DiskUrl,
         target: Option<&IscsiName>,
@@ -56,7 +56,7 @@ impl DiskAccess {
     }
 
     /// Who this initiator is.
-    pub(super) fn identity(&self) -> &InitiatorIdentity {
+    pub fn identity(&self) -> &InitiatorIdentity {
         &self.identity
     }
 
@@ -64,7 +64,7 @@ impl DiskAccess {
     ///
     /// # Errors
     /// The key cannot be kept.
-    pub(super) fn is_settled(&self, error: &InitiatorError) -> Result<bool, Failure> {
+    pub fn is_settled(&self, error: &InitiatorError) -> Result<bool, Failure> {
         match error {
             InitiatorError::Transport { address, source: TransportError::Unknown(key) } => {
                 self.is_confirmed(*address, *key)
@@ -74,7 +74,7 @@ impl DiskAccess {
     }
 
     /// The portal of an address, with the transport that it names.
-    pub(super) fn portal(&self, url: &DiskUrl) -> Result<DiskPortal, Failure> {
+    pub fn portal(&self, url: &DiskUrl) -> Result<DiskPortal, Failure> {
         let bad = |error: seal::BadTrust| Failure::new(Code::Configuration, error.to_string());
         let transport = match url.scheme {
             Scheme::Plain => DiskTransport::Plain,
@@ -116,7 +116,7 @@ impl DiskAccess {
     }
 
     /// An error of a session, and what to do about it.
-    pub(super) fn failure(&self, error: &InitiatorError) -> Failure {
+    pub fn failure(&self, error: &InitiatorError) -> Failure {
         match error {
             InitiatorError::Transport { address, source } => {
                 self.transport_failure(*address, source)

@@ -22,7 +22,7 @@ use crate::runtime_dir::{InstanceName, RuntimeDir, operators_socket};
 ///
 /// # Errors
 /// As there; [`Code::NoInstance`] when the instance ends meanwhile, or why it admits no client.
-pub(crate) fn join(net: Option<&InstanceName>) -> Result<Arc<Client>, Failure> {
+pub fn join(net: Option<&InstanceName>) -> Result<Arc<Client>, Failure> {
     join_named(net).map(|(_, client)| client)
 }
 
@@ -30,9 +30,7 @@ pub(crate) fn join(net: Option<&InstanceName>) -> Result<Arc<Client>, Failure> {
 ///
 /// # Errors
 /// As there.
-pub(crate) fn join_named(
-    net: Option<&InstanceName>,
-) -> Result<(InstanceName, Arc<Client>), Failure> {
+pub fn join_named(net: Option<&InstanceName>) -> Result<(InstanceName, Arc<Client>), Failure> {
     let name = Operator::connect_or_guess(net)?.name;
     let socket = RuntimeDir::find(&name).ok_or_else(|| not_running(&name))?;
     let client = Client::connect(&socket)
@@ -41,7 +39,7 @@ pub(crate) fn join_named(
 }
 
 /// A connection to a running instance.
-pub(crate) struct Operator {
+pub struct Operator {
     name: InstanceName,
     channel: Channel,
     /// The supervisor's process.
@@ -53,7 +51,7 @@ impl Operator {
     ///
     /// # Errors
     /// [`Code::NoInstance`], [`Code::Rights`]
-    pub(crate) fn connect(name: &InstanceName) -> Result<Self, Failure> {
+    pub fn connect(name: &InstanceName) -> Result<Self, Failure> {
         match RuntimeDir::find(name) {
             Some(path) => Self::connect_to(name, &path),
             None => {
@@ -73,7 +71,7 @@ impl Operator {
     ///
     /// # Errors
     /// As [`Operator::connect`], or [`Code::NoInstance`] when several run.
-    pub(crate) fn connect_or_guess(name: Option<&InstanceName>) -> Result<Self, Failure> {
+    pub fn connect_or_guess(name: Option<&InstanceName>) -> Result<Self, Failure> {
         if let Some(name) = name {
             return Self::connect(name);
         }
@@ -100,7 +98,7 @@ impl Operator {
     }
 
     /// Connects to all instances that run, in order of name.
-    pub(crate) fn connect_all() -> Vec<(Self, PathBuf)> {
+    pub fn connect_all() -> Vec<(Self, PathBuf)> {
         let all = RuntimeDir::list().into_iter();
         all.filter_map(|(name, path)| Some((Self::connect_to(&name, &path).ok()?, path))).collect()
     }
@@ -115,7 +113,7 @@ impl Operator {
     }
 
     /// The instance's name.
-    pub(crate) fn name(&self) -> &InstanceName {
+    pub fn name(&self) -> &InstanceName {
         &self.name
     }
 
@@ -123,10 +121,7 @@ impl Operator {
     ///
     /// # Errors
     /// The instance's refusal, or that it ended meanwhile.
-    pub(crate) fn ask(
-        &mut self,
-        request: &ClientRequest,
-    ) -> Result<(ClientReply, Vec<OwnedFd>), Failure> {
+    pub fn ask(&mut self, request: &ClientRequest) -> Result<(ClientReply, Vec<OwnedFd>), Failure> {
         let failed = |error: &dyn std::fmt::Display| {
             Failure::system(format!("ask the instance {}", self.name), error)
         };
@@ -151,7 +146,7 @@ impl Operator {
     }
 
     /// Waits for the supervisor's process to end, at most so long.
-    pub(crate) fn wait_for_end(&self, most: Duration) {
+    pub fn wait_for_end(&self, most: Duration) {
         let Some(supervisor) = &self.supervisor else { return };
         let mut death = [PollFd::new(supervisor, PollFlags::IN)];
         let most = Timespec { tv_sec: most.as_secs().cast_signed(), tv_nsec: 0 };
@@ -161,12 +156,12 @@ impl Operator {
     }
 
     /// For poll: readable when the instance ends.
-    pub(crate) fn line(&self) -> std::os::fd::BorrowedFd<'_> {
+    pub fn line(&self) -> std::os::fd::BorrowedFd<'_> {
         self.channel.as_fd()
     }
 
     /// A reply that does not belong to the request.
-    pub(crate) fn unexpected(&self, reply: &ClientReply) -> Failure {
+    pub fn unexpected(&self, reply: &ClientReply) -> Failure {
         Failure::system(format!("ask the instance {}", self.name), format!("it answered {reply:?}"))
     }
 }
@@ -175,7 +170,7 @@ impl Operator {
 ///
 /// # Errors
 /// [`Code::NoInstance`], [`Code::Rights`]
-pub(crate) fn find_for_program(name: &InstanceName) -> Result<PathBuf, Failure> {
+pub fn find_for_program(name: &InstanceName) -> Result<PathBuf, Failure> {
     let Some(path) = RuntimeDir::find(name) else {
         // It says which instances there are.
         return Operator::connect(name).and(Err(not_running(name)));
@@ -187,7 +182,7 @@ pub(crate) fn find_for_program(name: &InstanceName) -> Result<PathBuf, Failure> 
 ///
 /// # Errors
 /// [`Code::NoInstance`], [`Code::Rights`], or the instance's refusal.
-pub(crate) fn resolver(name: &InstanceName, socket: &Path) -> Result<ResolverStatus, Failure> {
+pub fn resolver(name: &InstanceName, socket: &Path) -> Result<ResolverStatus, Failure> {
     let (stream, _) = connect(name, socket)?;
     let channel = Channel::from_fd(stream.into());
     let mut program = Operator { name: name.clone(), channel, supervisor: None };

@@ -34,7 +34,7 @@ const LONGEST: u64 = 1 << 20;
 
 /// A file of known keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KnownFile {
+pub enum KnownFile {
     /// Keys of targets, by address.
     Targets,
     /// Keys of initiators, by any name.
@@ -52,14 +52,14 @@ impl KnownFile {
 
 /// The directory of keys.
 #[derive(Debug, Clone)]
-pub(crate) struct KeyDirectory(PathBuf);
+pub struct KeyDirectory(PathBuf);
 
 impl KeyDirectory {
     /// The directory of this user. It need not be there.
     ///
     /// # Errors
     /// No variable tells where it is.
-    pub(crate) fn find() -> Result<Self, Failure> {
+    pub fn find() -> Result<Self, Failure> {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let path = if let Some(path) = variable(VARIABLE) {
             PathBuf::from(path)
@@ -73,22 +73,25 @@ impl KeyDirectory {
             let sentence = format!("no place for keys: set HOME or {VARIABLE}");
             return Err(Failure::new(Code::Configuration, sentence));
         };
+        // A process in the background may have another working directory.
+        let path = std::path::absolute(&path)
+            .map_err(|error| Failure::system(format!("use {}", path.display()), error))?;
         Ok(Self(path))
     }
 
     /// This directory.
     #[cfg(test)]
-    pub(crate) fn at(path: PathBuf) -> Self {
+    pub fn at(path: PathBuf) -> Self {
         Self(path)
     }
 
     /// The path of the own key.
-    pub(crate) fn key_path(&self) -> PathBuf {
+    pub fn key_path(&self) -> PathBuf {
         self.0.join(KEY)
     }
 
     /// The path of a file of known keys.
-    pub(crate) fn known_path(&self, file: KnownFile) -> PathBuf {
+    pub fn known_path(&self, file: KnownFile) -> PathBuf {
         self.0.join(file.name())
     }
 
@@ -96,7 +99,7 @@ impl KeyDirectory {
     ///
     /// # Errors
     /// It cannot be read or made, or others may read it.
-    pub(crate) fn own_key(&self) -> Result<Identity, Failure> {
+    pub fn own_key(&self) -> Result<Identity, Failure> {
         let path = self.key_path();
         if !path.exists() {
             let _locked = self.lock()?;
@@ -115,7 +118,7 @@ impl KeyDirectory {
     ///
     /// # Errors
     /// There is one already, or the system's.
-    pub(crate) fn new_key(&self, replace: bool) -> Result<Identity, Failure> {
+    pub fn new_key(&self, replace: bool) -> Result<Identity, Failure> {
         let _locked = self.lock()?;
         self.make_key(replace)
     }
@@ -135,7 +138,7 @@ impl KeyDirectory {
     ///
     /// # Errors
     /// It cannot be read, or a line of it is wrong.
-    pub(crate) fn known(&self, file: KnownFile) -> Result<KnownPeers, Failure> {
+    pub fn known(&self, file: KnownFile) -> Result<KnownPeers, Failure> {
         let path = self.known_path(file);
         let text = read_known(&path)?;
         KnownPeers::parse(&text).map_err(|error| {
@@ -147,7 +150,7 @@ impl KeyDirectory {
     ///
     /// # Errors
     /// The name cannot stand in the file, or the system's.
-    pub(crate) fn add(
+    pub fn add(
         &self,
         file: KnownFile,
         name: &str,
@@ -168,7 +171,7 @@ impl KeyDirectory {
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn forget(&self, file: KnownFile, name: &str) -> Result<bool, Failure> {
+    pub fn forget(&self, file: KnownFile, name: &str) -> Result<bool, Failure> {
         if !self.known_path(file).exists() {
             return Ok(false);
         }
@@ -234,7 +237,7 @@ fn read_known(path: &Path) -> Result<String, Failure> {
 ///
 /// # Errors
 /// As [`read_private`], or it is no such key.
-pub(crate) fn raw_key(path: &Path) -> Result<Identity, Failure> {
+pub fn raw_key(path: &Path) -> Result<Identity, Failure> {
     Identity::raw_key(&read_private(path)?)
         .map_err(|error| Failure::new(Code::Configuration, format!("{}: {error}", path.display())))
 }
@@ -243,7 +246,7 @@ pub(crate) fn raw_key(path: &Path) -> Result<Identity, Failure> {
 ///
 /// # Errors
 /// Others may read it, or the system's.
-pub(crate) fn read_private(path: &Path) -> Result<Zeroizing<String>, Failure> {
+pub fn read_private(path: &Path) -> Result<Zeroizing<String>, Failure> {
     let shown = path.display();
     let failed = |error: io::Error| {
         let code = match error.kind() {
@@ -266,7 +269,7 @@ pub(crate) fn read_private(path: &Path) -> Result<Zeroizing<String>, Failure> {
 ///
 /// # Errors
 /// The system's, or it is longer than any such file.
-pub(crate) fn read_public(path: &Path) -> Result<String, Failure> {
+pub fn read_public(path: &Path) -> Result<String, Failure> {
     let failed = |error: io::Error| {
         Failure::new(Code::Configuration, format!("cannot read {}: {error}", path.display()))
     };

@@ -2,15 +2,15 @@
 
 use storage::{AUTHORITY, ChapAccount, ChapAlgorithm, ChapPolicy, InitiatorIdentity, read_secret};
 
-use crate::cli::ChapArgs;
-use crate::command::credentials::forbid_dumps;
+use crate::credentials::forbid_dumps;
 use crate::exit::{Code, Failure};
+use crate::options::ChapArgs;
 
 /// The name that is asked for, or one of this machine, and the secrets.
 ///
 /// # Errors
 /// [`Code::Usage`] for the name, [`Code::Configuration`] for the secrets.
-pub(super) fn identity(
+pub(crate) fn identity(
     initiator: Option<&str>,
     chap: &ChapArgs,
 ) -> Result<InitiatorIdentity, Failure> {

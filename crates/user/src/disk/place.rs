@@ -1,7 +1,7 @@
-//! Sessions with targets, for the commands of `tasuki disk`.
+//! A unit that a user names, and the instance by which it is reached.
 
 use std::future::Future;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use storage::{Disk, DiskPortal, DiskUrl, Initiator, IscsiName, random_isid};
@@ -12,9 +12,10 @@ use crate::operator::join;
 use crate::runtime_dir::InstanceName;
 
 /// A unit that a command line names.
-pub(super) struct DiskPlace {
-    access: Rc<DiskAccess>,
-    portal: Rc<DiskPortal>,
+#[derive(Debug)]
+pub struct DiskPlace {
+    access: Arc<DiskAccess>,
+    portal: Arc<DiskPortal>,
     target: IscsiName,
     lun: u16,
     give_up: Option<Duration>,
@@ -23,19 +24,19 @@ pub(super) struct DiskPlace {
 impl DiskPlace {
     /// # Errors
     /// The URL names no unit, or what the sessions need of keys is not there.
-    pub(super) fn new(
+    pub fn new(
         url: &DiskUrl,
-        access: &Rc<DiskAccess>,
+        access: &Arc<DiskAccess>,
         give_up: Option<u32>,
     ) -> Result<Self, Failure> {
         let (target, lun) = unit_of(url)?;
-        let portal = Rc::new(access.portal(url)?);
+        let portal = Arc::new(access.portal(url)?);
         let give_up = give_up.map(|seconds| Duration::from_secs(seconds.into()));
-        Ok(Self { access: Rc::clone(access), portal, target, lun, give_up })
+        Ok(Self { access: Arc::clone(access), portal, target, lun, give_up })
     }
 
     /// How its sessions are made.
-    pub(super) fn access(&self) -> &DiskAccess {
+    pub fn access(&self) -> &DiskAccess {
         &self.access
     }
 
@@ -44,13 +45,13 @@ impl DiskPlace {
     ///
     /// # Errors
     /// The target's.
-    pub(super) async fn open(&self) -> Result<Disk, Failure> {
+    pub async fn open(&self) -> Result<Disk, Failure> {
         let isid = random_isid().map_err(|error| self.access.failure(&error))?;
         loop {
-            let (portal, target) = (Rc::clone(&self.portal), self.target.clone());
+            let (portal, target) = (Arc::clone(&self.portal), self.target.clone());
             let identity = self.access.identity().clone();
             let connect = move || {
-                let (portal, target) = (Rc::clone(&portal), target.clone());
+                let (portal, target) = (Arc::clone(&portal), target.clone());
                 let identity = identity.clone();
                 async move { Initiator::connect_as(&portal, &identity, Some(&target), isid).await }
             };
@@ -66,7 +67,7 @@ impl DiskPlace {
 ///
 /// # Errors
 /// It names none.
-pub(super) fn unit_of(url: &DiskUrl) -> Result<(IscsiName, u16), Failure> {
+pub fn unit_of(url: &DiskUrl) -> Result<(IscsiName, u16), Failure> {
     match (&url.target, url.lun) {
         (Some(target), Some(lun)) => Ok((target.clone(), lun)),
         _ => {
@@ -77,10 +78,7 @@ pub(super) fn unit_of(url: &DiskUrl) -> Result<(IscsiName, u16), Failure> {
 }
 
 /// Runs the future as a client of the instance.
-pub(super) fn on_instance<F: Future>(
-    net: Option<&InstanceName>,
-    future: F,
-) -> Result<F::Output, Failure> {
+pub fn on_instance<F: Future>(net: Option<&InstanceName>, future: F) -> Result<F::Output, Failure> {
     let client = join(net)?;
     let failed = |error: std::io::Error| Failure::system("use the instance", error);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

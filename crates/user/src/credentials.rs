@@ -8,15 +8,15 @@ use seal::{
 };
 use storage::{Credentials, Judge};
 
-use crate::cli::CredentialArgs;
 use crate::exit::{Code, Failure};
 use crate::keys::{KeyDirectory, raw_key, read_private, read_public};
+use crate::options::CredentialArgs;
 
 /// From here on the process has secrets: no core dump, and no debugger but root's.
 ///
 /// # Errors
 /// The system's.
-pub(super) fn forbid_dumps() -> Result<(), Failure> {
+pub fn forbid_dumps() -> Result<(), Failure> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|errno| Failure::system("forbid core dumps", errno))
 }
@@ -26,7 +26,7 @@ pub(super) fn forbid_dumps() -> Result<(), Failure> {
 ///
 /// # Errors
 /// A file cannot be read, others may read the private key, or it does not hold what it should.
-pub(super) fn credentials(
+pub fn credentials(
     args: &CredentialArgs,
     keys: &KeyDirectory,
     known: impl FnOnce(&Identity) -> Judge,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// The exit codes of `tasuki` itself. `tasuki run` otherwise gives the program's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Code {
+pub enum Code {
     /// A file or pipe that the command writes to failed.
     Output = 1,
     /// The command line is wrong.
@@ -41,7 +41,7 @@ pub(crate) enum Code {
 }
 
 /// Shown at the end of `tasuki --help` and `tasuki run --help`.
-pub(crate) const HELP: &str = "\
+pub const HELP: &str = "\
 Exit codes:
     1  an output file or pipe failed
     2  wrong usage
@@ -61,59 +61,33 @@ Exit codes:
 /// Why a command failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{sentence}")]
-pub(crate) struct Failure {
+pub struct Failure {
     /// Exit code.
-    pub(crate) code: Code,
+    pub code: Code,
     /// The fault, and what to do about it.
-    pub(crate) sentence: String,
+    pub sentence: String,
 }
 
 /// Writes a line to standard error. If that fails (a pipe whose reader is gone), the command goes
 /// on, and its exit code tells the result.
-pub(crate) fn say(line: impl fmt::Display) {
+pub fn say(line: impl fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 impl Failure {
-    pub(crate) fn new(code: Code, sentence: impl Into<String>) -> Self {
+    /// With this exit code.
+    pub fn new(code: Code, sentence: impl Into<String>) -> Self {
         Self { code, sentence: sentence.into() }
     }
 
     /// A failed system call or the like, with the operation: "cannot {doing}: {error}".
-    pub(crate) fn system(doing: impl fmt::Display, error: impl fmt::Display) -> Self {
+    pub fn system(doing: impl fmt::Display, error: impl fmt::Display) -> Self {
         Self::new(Code::Internal, format!("cannot {doing}: {error}"))
     }
 
     /// Standard output or an output file failed.
-    pub(crate) fn output(to: impl fmt::Display, error: impl fmt::Display) -> Self {
+    pub fn output(to: impl fmt::Display, error: impl fmt::Display) -> Self {
         Self::new(Code::Output, format!("cannot write to {to}: {error}"))
-    }
-}
-
-impl From<nic_driver::tap::TapError> for Failure {
-    fn from(error: nic_driver::tap::TapError) -> Self {
-        use nic_driver::tap::TapError;
-        let code = match &error {
-            TapError::BadName(_) => Code::Configuration,
-            TapError::NameTaken(_) => Code::InUse,
-            TapError::Rights { .. } | TapError::NoTap(_) => Code::Rights,
-            TapError::System { .. } => Code::Internal,
-        };
-        Self::new(code, error.to_string())
-    }
-}
-
-impl From<nic_driver::interface::InterfaceError> for Failure {
-    fn from(error: nic_driver::interface::InterfaceError) -> Self {
-        use nic_driver::interface::InterfaceError as Error;
-        let code = match &error {
-            Error::Missing(_) | Error::NotEthernet(_) | Error::Mtu { .. } => Code::Configuration,
-            Error::Rights { .. } => Code::Rights,
-            Error::InUse { .. } => Code::InUse,
-            Error::Unsupported { .. } => Code::Unsupported,
-            Error::System { .. } => Code::Internal,
-        };
-        Self::new(code, error.to_string())
     }
 }
 
@@ -143,14 +117,5 @@ mod tests {
             let line = format!("{:5}  ", code as u8);
             assert!(HELP.lines().any(|l| l.starts_with(&line)), "{code:?} is not in the help");
         }
-    }
-
-    #[test]
-    fn codes_of_device_errors() {
-        use nic_driver::tap::TapError;
-        let code = |e: TapError| Failure::from(e).code;
-        assert_eq!(code(TapError::NameTaken("tap0".into())), Code::InUse);
-        assert_eq!(code(TapError::Rights { doing: "x".into() }), Code::Rights);
-        assert_eq!(code(TapError::BadName("a b".into())), Code::Configuration);
     }
 }

@@ -48,15 +48,17 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(15);
 
 /// The name of an instance: 1 to 32 of a-z, 0-9 and -.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct InstanceName(String);
+pub struct InstanceName(String);
 
 impl InstanceName {
     /// The name of the private instance of `tasuki run`.
-    pub(crate) fn of_run(pid: u32) -> Self {
+    pub fn of_run(pid: u32) -> Self {
         Self(format!("run-{pid}"))
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    /// As text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -84,7 +86,7 @@ impl fmt::Display for InstanceName {
 
 /// A directory of instances, which nobody but this user can write to.
 #[derive(Debug)]
-pub(crate) struct RuntimeDir {
+pub struct RuntimeDir {
     path: PathBuf,
     fd: OwnedFd,
 }
@@ -113,7 +115,7 @@ impl RuntimeDir {
     ///
     /// # Errors
     /// [`Code::Rights`] when there is none that this user alone can write to.
-    pub(crate) fn make() -> Result<Self, Failure> {
+    pub fn make() -> Result<Self, Failure> {
         let user = rustix::process::geteuid();
         let mut last = None;
         for path in Self::candidates() {
@@ -162,7 +164,7 @@ impl RuntimeDir {
     /// right to it should read that, and not that the instance does not exist.
     /// The socket's owner is asked for when it is connected to
     /// ([`Operator::connect`](crate::operator::Operator::connect)).
-    pub(crate) fn find(name: &InstanceName) -> Option<PathBuf> {
+    pub fn find(name: &InstanceName) -> Option<PathBuf> {
         let paths = Self::candidates().into_iter().chain([PathBuf::from(ROOTS)]);
         let programs = Audience::Programs;
         paths
@@ -171,12 +173,12 @@ impl RuntimeDir {
     }
 
     /// The names and programs' sockets of all instances, dead ones too, in order of name.
-    pub(crate) fn list() -> Vec<(InstanceName, PathBuf)> {
+    pub fn list() -> Vec<(InstanceName, PathBuf)> {
         Self::sockets(INSTANCE_SOCKET)
     }
 
     /// The names and sockets of all targets, dead ones too, in order of name.
-    pub(crate) fn targets() -> Vec<(InstanceName, PathBuf)> {
+    pub fn targets() -> Vec<(InstanceName, PathBuf)> {
         Self::sockets(TARGET_SOCKET)
     }
 
@@ -203,7 +205,7 @@ impl RuntimeDir {
     }
 
     /// The path of a socket of an instance.
-    pub(crate) fn socket(&self, name: &InstanceName, audience: Audience) -> PathBuf {
+    pub fn socket(&self, name: &InstanceName, audience: Audience) -> PathBuf {
         self.path.join(socket_name(name, audience))
     }
 
@@ -211,7 +213,7 @@ impl RuntimeDir {
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn make_log(&self, name: &str) -> Result<(PathBuf, File), Failure> {
+    pub fn make_log(&self, name: &str) -> Result<(PathBuf, File), Failure> {
         let file = format!("{name}.log");
         let path = self.path.join(&file);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
@@ -225,7 +227,7 @@ impl RuntimeDir {
     ///
     /// # Errors
     /// [`Code::Internal`] when another process holds it for long.
-    pub(crate) fn lock(&self) -> Result<OwnedFd, Failure> {
+    pub fn lock(&self) -> Result<OwnedFd, Failure> {
         let doing = || format!("lock {}", self.path.display());
         // An open file of its own: the lock ends with it.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -265,7 +267,7 @@ impl RuntimeDir {
     ///
     /// # Errors
     /// [`Code::AlreadyRunning`]; the system's.
-    pub(crate) fn bind(
+    pub fn bind(
         &self,
         name: &InstanceName,
         group: Option<Gid>,
@@ -290,7 +292,7 @@ impl RuntimeDir {
     ///
     /// # Errors
     /// [`Code::AlreadyRunning`]; the system's.
-    pub(crate) fn bind_target(&self, name: &InstanceName) -> Result<SocketFile, Failure> {
+    pub fn bind_target(&self, name: &InstanceName) -> Result<SocketFile, Failure> {
         let file = format!("{name}{TARGET_SOCKET}");
         match UnixStream::connect(self.path.join(&file)) {
             Ok(_) => {
@@ -361,13 +363,13 @@ fn socket_name(name: &InstanceName, audience: Audience) -> String {
 }
 
 /// The operators' socket of an instance whose programs' socket is given.
-pub(crate) fn operators_socket(name: &InstanceName, programs: &Path) -> PathBuf {
+pub fn operators_socket(name: &InstanceName, programs: &Path) -> PathBuf {
     programs.with_file_name(socket_name(name, Audience::Operators))
 }
 
 /// The listening sockets of an instance.
 #[derive(Debug)]
-pub(crate) struct InstanceSockets {
+pub struct InstanceSockets {
     // Removed first, for it is where an instance is looked for.
     programs: SocketFile,
     operators: SocketFile,
@@ -375,7 +377,7 @@ pub(crate) struct InstanceSockets {
 
 impl InstanceSockets {
     /// The one for these clients.
-    pub(crate) fn of(&self, audience: Audience) -> &SocketFile {
+    pub fn of(&self, audience: Audience) -> &SocketFile {
         match audience {
             Audience::Programs => &self.programs,
             Audience::Operators => &self.operators,
@@ -385,18 +387,22 @@ impl InstanceSockets {
 
 /// A listening socket of an instance; its file is removed when dropped.
 #[derive(Debug)]
-pub(crate) struct SocketFile {
+pub struct SocketFile {
     listener: UnixListener,
     path: PathBuf,
     directory: OwnedFd,
 }
 
 impl SocketFile {
-    pub(crate) fn listener(&self) -> &UnixListener {
+    /// The socket.
+    #[must_use]
+    pub fn listener(&self) -> &UnixListener {
         &self.listener
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Its file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }
