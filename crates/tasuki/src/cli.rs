@@ -5,6 +5,7 @@ mod disk_bench;
 mod instance;
 mod instruments;
 mod keys;
+mod lab;
 mod luks;
 #[cfg(test)]
 mod pages;
@@ -26,6 +27,7 @@ pub(crate) use self::disk_bench::{BenchAccess, DiskBenchArgs};
 pub(crate) use self::instance::{InstanceOptions, Ipv6Choice, Switch};
 pub(crate) use self::instruments::{StagesArgs, StatsArgs};
 pub(crate) use self::keys::{CredentialArgs, KeyArgs, KeyCommand};
+pub(crate) use self::lab::{LabArgs, LabCommand, LabDiffArgs};
 pub(crate) use self::luks::{LuksArgs, LuksFormatArgs, LuksType, Pbkdf};
 pub(crate) use self::processes::{RelayArgs, ServerArgs};
 pub(crate) use self::run::{Intercept, RunArgs};
@@ -73,6 +75,7 @@ pub(crate) enum Command {
     Target(TargetArgs),
     Disk(DiskArgs),
     Key(KeyArgs),
+    Lab(LabArgs),
     Completion(CompletionArgs),
     #[command(hide = true)]
     Manual(ManualArgs),

@@ -7,6 +7,7 @@ mod credentials;
 pub(crate) mod disk;
 pub(crate) mod down;
 pub(crate) mod key;
+pub(crate) mod lab;
 pub(crate) mod manual;
 pub(crate) mod network;
 pub(crate) mod ps;
