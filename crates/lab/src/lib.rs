@@ -7,13 +7,15 @@
 //!
 //! * [`diff::compare`] says what changed between two files. It takes ratios within rounds where a
 //!   figure has a base, and accounts for the number of points that it looks at.
-//! * [`Figure::csv`] is for other programs.
+//! * [`report::page`] makes one HTML page that needs nothing else; [`report::plot_svg`] makes one
+//!   plot as a file of its own. [`Figure::csv`] is for other programs.
 //! * [`statistics`] has the medians and intervals of both, and the rule by which a measuring
 //!   program ends.
 //!
 //! Random numbers have fixed seeds: the same files give the same output to the last digit.
 //!
 //! ```text layers
+//! report: one page out of a file
 //! diff: what changed between two files
 //! results: the file
 //! statistics: medians, intervals, tests, when to stop
@@ -22,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod diff;
+pub mod report;
 pub mod results;
 pub mod statistics;
 

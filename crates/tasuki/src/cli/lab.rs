@@ -23,6 +23,8 @@ pub(crate) struct LabArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
     Diff(LabDiffArgs),
+    Report(LabReportArgs),
+    Open(LabOpenArgs),
 }
 
 /// Show what changed between two results files
@@ -56,6 +58,41 @@ pub(crate) struct LabDiffArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+/// Make a report of a results file
+///
+/// Writes report.html, a page with all that was found, which needs no network and no other file,
+/// and beside it each figure as SVG and CSV. Files of an earlier report are replaced.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tasuki lab report results.json
+  tasuki lab report results.json --out /tmp/today && tasuki lab open /tmp/today")]
+pub(crate) struct LabReportArgs {
+    /// The results
+    #[arg(value_name = "RESULTS")]
+    pub(crate) results: PathBuf,
+    /// The directory of the report, which is made
+    #[arg(long, value_name = "DIR", default_value = REPORT)]
+    pub(crate) out: PathBuf,
+}
+
+/// Open a report in a browser
+///
+/// xdg-open (package xdg-utils) chooses the browser.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tasuki lab open
+  tasuki lab open /tmp/today/report.html")]
+pub(crate) struct LabOpenArgs {
+    /// The page of a report, or its directory
+    #[arg(value_name = "REPORT", default_value = REPORT)]
+    pub(crate) report: PathBuf,
+}
+
+/// The directory of a report, below the current one.
+const REPORT: &str = "report";
 
 /// `5%`, `5` or `0.5%`, as a part of 1.
 fn bound(word: &str) -> Result<f64, String> {
