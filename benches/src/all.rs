@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::found::{Found, read};
 use crate::instruments::{hops_table, stages_table};
-use crate::{calls, devices, handover, programs, report, states, targets};
+use crate::{calls, described, devices, handover, programs, report, states, targets};
 
 /// What `all` runs.
 #[derive(Args)]
@@ -61,8 +61,8 @@ pub(crate) fn run(args: &AllArgs) -> Result<()> {
         bail!("`{unknown}` is none of {}", PARTS.join(", "));
     }
     let mut found = read(&args.out).unwrap_or_default();
-    found.machine = machine();
-    found.tasuki = tasuki(&args.tasuki)?;
+    found.machine = described::machine();
+    found.tasuki = described::tasuki(&args.tasuki)?;
     found.failures.clear();
     found.seconds.retain(|(part, _)| !args.only.contains(part));
     for part in PARTS.into_iter().filter(|part| args.only.iter().any(|only| only == part)) {
@@ -221,30 +221,4 @@ fn tables_of(found: &Found) -> String {
         text += &format!("\n## Stages\n\n{}", stages_table(stages));
     }
     text
-}
-
-/// System, processors and their kind.
-pub(crate) fn machine() -> String {
-    let uname = rustix::system::uname();
-    let release = uname.release().to_string_lossy().into_owned();
-    let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let values = |name: &str| {
-        let lines = cpus.lines().filter(|line| line.starts_with(name)).collect::<Vec<_>>();
-        (lines.len(), lines.first().and_then(|l| l.split_once(": ")).map_or("", |l| l.1).to_owned())
-    };
-    let (count, _) = values("processor");
-    let (_, model) = values("model name");
-    format!("Linux {release}, {count} processors, {model}")
-}
-
-/// The version, and the commit if it is known.
-pub(crate) fn tasuki(command: &Path) -> Result<String> {
-    let output = Command::new(command).arg("--version").output();
-    let output = output.with_context(|| format!("{} --version", command.display()))?;
-    let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    let commit = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
-    let commit = commit.ok().filter(|output| output.status.success());
-    Ok(commit.map_or(version.clone(), |output| {
-        format!("{version}, commit {}", String::from_utf8_lossy(&output.stdout).trim())
-    }))
 }

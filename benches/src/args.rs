@@ -89,8 +89,15 @@ pub(crate) struct CompareArgs {
     /// Measure only these roles of a set-up's end.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "client,server")]
     pub(crate) role: Vec<setup::Role>,
+    /// Run only these measurements.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) test: Vec<protocol::Test>,
     #[command(flatten)]
     pub(crate) congestion: Congestion,
+    /// Also write all samples to this file, which `tasuki lab` compares and shows. It is written
+    /// after each round.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) results: Option<PathBuf>,
     /// All samples as JSON instead of tables.
     #[arg(long)]
     pub(crate) json: bool,

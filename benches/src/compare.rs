@@ -10,12 +10,15 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum as _;
 
 use crate::args::CompareArgs;
 use crate::hosts::{Host, Programs};
 use crate::machine::Watch;
 use crate::processor_time::{self, KernelThreads};
 use crate::progress::Progress;
+use crate::protocol::Test;
+use crate::results::Run;
 use crate::row::Row;
 use crate::setup::{Build, Role, Setup};
 use crate::{paired, report};
@@ -60,6 +63,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(5);
 
 impl Plan {
+    /// Was it asked for?
+    fn is_wanted(&self, args: &CompareArgs) -> bool {
+        let is_it =
+            |test: &Test| test.to_possible_value().is_some_and(|it| it.matches(self.test, false));
+        args.test.is_empty() || args.test.iter().any(is_it)
+    }
+
     /// The sizes for this set-up. `None`: this measurement does not run there. The native API is
     /// for bytes in bulk only. Processor time is that of a client's command.
     fn sizes(&self, setup: Setup, role: Role) -> Option<&'static str> {
@@ -93,7 +103,10 @@ pub(crate) fn run(args: &CompareArgs) -> Result<()> {
     let (mut rows, mut failures) = (Vec::new(), Vec::new());
     let all = kinds.iter().flat_map(|(_, setups)| setups);
     let measured = all.map(|setup| builds_of(&builds, *setup).len()).sum::<usize>();
-    let steps = args.rounds as usize * PLANS.len() * measured;
+    let plans: Vec<&Plan> = PLANS.iter().filter(|plan| plan.is_wanted(args)).collect();
+    let steps = args.rounds as usize * plans.len() * measured;
+    let kept = args.results.as_ref().map(|file| Ok::<_, anyhow::Error>((file, run_of(args)?)));
+    let kept = kept.transpose()?;
     let mut progress = Progress::new(steps);
     for round in 0..args.rounds {
         for (role, setups) in &kinds {
@@ -102,7 +115,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<()> {
                 .flat_map(|&setup| builds_of(&builds, setup).iter().map(move |it| (setup, it)))
                 .map(|(setup, it)| Host::new(setup, *role, it, &args.congestion, !args.unpinned))
                 .collect::<Result<Vec<_>>>()?;
-            for plan in &PLANS {
+            for plan in &plans {
                 // The first one finds the machine cold. In every other round another one is first.
                 let turn = |at: usize| if round % 2 == 0 { at } else { hosts.len() - 1 - at };
                 for host in (0..hosts.len()).map(|at| &hosts[turn(at)]) {
@@ -119,6 +132,9 @@ pub(crate) fn run(args: &CompareArgs) -> Result<()> {
                 }
             }
         }
+        if let Some((file, run)) = &kept {
+            run.write(file, &rows, round + 1, &failures)?;
+        }
     }
     if args.json {
         println!("{}", serde_json::to_string_pretty(&rows)?);
@@ -131,6 +147,22 @@ pub(crate) fn run(args: &CompareArgs) -> Result<()> {
         bail!("{} measurements failed:\n{}", failures.len(), failures.join("\n"));
     }
     Ok(())
+}
+
+/// The run, for its results file. Its figures are measured again with the same rounds and sizes.
+fn run_of(args: &CompareArgs) -> Result<Run> {
+    let mut words = format!(" --rounds {}", args.rounds);
+    for (is_set, word) in [(args.quick, " --quick"), (args.unpinned, " --unpinned")] {
+        words.push_str(if is_set { word } else { "" });
+    }
+    let congestion = &args.congestion.congestion;
+    if congestion != "cubic" {
+        words.push_str(&format!(" --congestion {congestion}"));
+    }
+    if let Some(before) = &args.before {
+        words.push_str(&format!(" --before {}", before.display()));
+    }
+    Run::new(&args.tasuki, args.rounds, congestion, &words)
 }
 
 /// The builds of Tasuki that are measured, the new one first.

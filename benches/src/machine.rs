@@ -25,7 +25,7 @@ const STEAL: usize = 7;
 const TIMES: usize = 8;
 
 /// The state during a measurement.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MachineState {
     /// Microseconds by which a sleeper runs too late: the median of some short sleeps before.
     pub(crate) wake_up_us: f64,

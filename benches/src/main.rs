@@ -32,11 +32,13 @@
 //! states: round trips in both states of the machine
 //! compare programs idle fairness applications: whole instances
 //! paired instruments: an earlier build beside this one; bells, sleeps and stages
+//! results: files for `tasuki lab`
 //! hosts operations client serve: namespaces, operations, both ends
 //! report native smoltcp_peer turns: tables; the stacks besides `std::net`; two processes
 //! row args transport: shared by all of them
 //! protocol setup processor_time machine: the order on the wire, set-ups, the machine's state
 //! median progress cleanup: the middle of some figures, how far a run is, and its end
+//! described: the machine and the build
 //! ```
 
 mod all;
@@ -46,6 +48,7 @@ mod calls;
 mod cleanup;
 mod client;
 mod compare;
+mod described;
 mod devices;
 mod fairness;
 mod found;
@@ -63,6 +66,7 @@ mod programs;
 mod progress;
 mod protocol;
 mod report;
+mod results;
 mod row;
 mod serve;
 mod setup;

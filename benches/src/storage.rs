@@ -34,7 +34,7 @@ use self::measure::{Counted, Place, disk_bench, disk_bench_words, measure};
 use self::plan::{StoragePath, TRANSPORTS, Transport};
 use self::row::StorageRow;
 use self::world::{StorageSide, StorageWorld};
-use crate::all;
+use crate::described;
 
 /// All figures.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -76,8 +76,8 @@ fn measured(args: &StorageArgs) -> Result<StorageFound> {
     ensure!(rustix::process::geteuid().is_root(), "it makes network namespaces: run it as root");
     ensure!(!args.requests().is_empty(), "no requests have such a title: see docs/performance.md");
     let mut found = StorageFound {
-        machine: all::machine(),
-        tasuki: all::tasuki(tasuki)?,
+        machine: described::machine(),
+        tasuki: described::tasuki(tasuki)?,
         ..StorageFound::default()
     };
     let mut number = 0;

@@ -4,6 +4,7 @@ mod disk_bench;
 mod instance;
 mod instruments;
 mod keys;
+mod lab;
 mod luks;
 #[cfg(test)]
 mod pages;
@@ -25,6 +26,7 @@ pub(crate) use self::disk_bench::{BenchAccess, DiskBenchArgs};
 pub(crate) use self::instance::{InstanceOptions, Ipv6Choice, Switch};
 pub(crate) use self::instruments::{StagesArgs, StatsArgs};
 pub(crate) use self::keys::{KeyArgs, KeyCommand};
+pub(crate) use self::lab::{LabArgs, LabCommand, LabDiffArgs, LabOpenArgs, LabReportArgs};
 pub(crate) use self::luks::{LuksFormatArgs, LuksType, Pbkdf};
 pub(crate) use self::processes::{RelayArgs, ServerArgs};
 pub(crate) use self::run::{Intercept, RunArgs};
@@ -72,6 +74,7 @@ pub(crate) enum Command {
     Target(TargetArgs),
     Disk(DiskArgs),
     Key(KeyArgs),
+    Lab(LabArgs),
     Completion(CompletionArgs),
     #[command(hide = true)]
     Manual(ManualArgs),

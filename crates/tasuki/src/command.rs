@@ -6,6 +6,7 @@ pub(crate) mod completion;
 pub(crate) mod disk;
 pub(crate) mod down;
 pub(crate) mod key;
+pub(crate) mod lab;
 pub(crate) mod manual;
 pub(crate) mod network;
 pub(crate) mod ps;

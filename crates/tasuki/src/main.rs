@@ -73,6 +73,7 @@ fn main() -> ExitCode {
         Command::Target(target) => command::target::target(&target),
         Command::Disk(disk) => command::disk::disk(&disk),
         Command::Key(key) => command::key::key(&key),
+        Command::Lab(lab) => command::lab::lab(&lab),
         Command::Completion(completion) => command::completion::completion(&completion),
         Command::Manual(manual) => command::manual::manual(&manual),
         Command::Relay(relay) => command::relay::relay(&relay),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Code {
-    /// A file or pipe that the command writes to failed.
+    /// A file or pipe that the command writes to failed, or `tasuki lab diff` found a regression.
     Output = 1,
     /// The command line is wrong.
     Usage = 2,
@@ -20,7 +20,7 @@ pub enum Code {
     Passphrase = 116,
     /// A unit has no LUKS header, or none that can be used.
     Header = 117,
-    /// The configuration file, or values that do not fit together.
+    /// The configuration file, a results file, or values that do not fit together.
     Configuration = 118,
     /// A right is missing.
     Rights = 119,
@@ -43,11 +43,11 @@ pub enum Code {
 /// Shown at the end of `tasuki --help` and `tasuki run --help`.
 pub const HELP: &str = "\
 Exit codes:
-    1  an output file or pipe failed
+    1  an output file or pipe failed; of `tasuki lab diff`: there is a regression
     2  wrong usage
   116  wrong or no passphrase of an encrypted disk
   117  no LUKS header that can be used
-  118  wrong configuration
+  118  wrong configuration, or a wrong results file
   119  missing rights (/dev/net/tun, a capability for the device, another user's instance)
   120  address in use, device name taken, or a unit that has data
   121  the program cannot be run on the stack (static, setuid, other machine type, shim missing)

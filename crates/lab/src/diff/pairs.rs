@@ -1,0 +1,205 @@
+//! Which points of two files belong together, and what is compared of them.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::results::{Direction, Experiment, Figure, Point, Results, Series};
+use crate::statistics::{Interval, difference, median, ratio_interval};
+
+/// Something that is in one file only, or that cannot be compared.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Unpaired {
+    /// `experiment/figure`, `experiment/figure/series` or, with `@`, its place.
+    pub what: String,
+    /// Why it is not compared.
+    pub reason: &'static str,
+}
+
+const ONLY_BEFORE: &str = "only in the first file";
+const ONLY_AFTER: &str = "only in the second file";
+
+/// A figure of each round.
+type Rounds = BTreeMap<u32, f64>;
+
+/// Two points that belong together, or two series.
+#[derive(Clone)]
+pub(super) struct Pair<'a> {
+    pub(super) experiment: &'a str,
+    pub(super) figure: &'a str,
+    pub(super) series: &'a str,
+    /// The place; `None`: all points of the series together.
+    pub(super) x: Option<f64>,
+    pub(super) unit: &'a str,
+    pub(super) direction: Direction,
+    /// The base whose ratio is compared; `None`: the values are.
+    pub(super) to: Option<&'a str>,
+    /// Of each round: the value or the ratio.
+    pub(super) before: Rounds,
+    pub(super) after: Rounds,
+    /// It is a base that others are compared with.
+    pub(super) is_base: bool,
+}
+
+/// The figures, without their rounds.
+fn values(rounds: &Rounds) -> Vec<f64> {
+    rounds.values().copied().collect()
+}
+
+impl Pair<'_> {
+    /// The median before.
+    pub(super) fn median_before(&self) -> Option<f64> {
+        median(&values(&self.before))
+    }
+
+    /// The median after.
+    pub(super) fn median_after(&self) -> Option<f64> {
+        median(&values(&self.after))
+    }
+
+    /// The ratio of the medians, after to before.
+    pub(super) fn ratio(&self) -> Option<f64> {
+        let before = self.median_before().filter(|before| *before > 0.0)?;
+        Some(self.median_after()? / before)
+    }
+
+    /// The same with its interval.
+    pub(super) fn ratio_interval(&self) -> Option<Interval> {
+        ratio_interval(&values(&self.after), &values(&self.before))
+    }
+
+    /// How likely such a difference is without a change; `None`: too few rounds. Noise is in
+    /// proportion to the value, so logarithms are compared, if no value is 0.
+    pub(super) fn likelihood(&self) -> Option<f64> {
+        let are_positive = self.before.values().chain(self.after.values()).all(|it| *it > 0.0);
+        let scaled = |rounds: &Rounds| -> Vec<f64> {
+            let scale = |value: f64| if are_positive { value.ln() } else { value };
+            rounds.values().copied().map(scale).collect()
+        };
+        difference(&scaled(&self.after), &scaled(&self.before))
+    }
+}
+
+/// All points of a series as one pair: of each round the median of its figures, each in units of
+/// its median before. Its noise is less than that of a point, and an outlier does not matter. So it
+/// shows a small change that all points have. `None` with one point, or without rounds.
+fn whole_series<'a>(points: &[Pair<'a>]) -> Option<Pair<'a>> {
+    let units: Vec<f64> = points.iter().filter_map(Pair::median_before).collect();
+    if points.len() < 2 || units.len() < points.len() || units.iter().any(|unit| *unit <= 0.0) {
+        return None;
+    }
+    let middles = |all: Vec<&Rounds>| -> Rounds {
+        let of_round = |round: u32| {
+            let each =
+                all.iter().zip(&units).map(|(rounds, unit)| Some(rounds.get(&round)? / unit));
+            let each: Option<Vec<f64>> = each.collect();
+            Some((round, median(&each?)?))
+        };
+        all[0].keys().copied().filter_map(of_round).collect()
+    };
+    let before = middles(points.iter().map(|pair| &pair.before).collect());
+    let after = middles(points.iter().map(|pair| &pair.after).collect());
+    let is_there = !before.is_empty() && !after.is_empty();
+    is_there.then(|| Pair { x: None, unit: "x", before, after, ..points[0].clone() })
+}
+
+/// All pairs, in the order of the second file, and what has no counterpart.
+pub(super) fn pairs<'a>(
+    before: &'a Results,
+    after: &'a Results,
+    absolute: bool,
+) -> (Vec<Pair<'a>>, Vec<Unpaired>) {
+    let (mut found, mut unpaired) = (Vec::new(), Vec::new());
+    let mut miss = |what: String, reason| unpaired.push(Unpaired { what, reason });
+    for (experiment, new) in figures(after) {
+        let name = format!("{}/{}", experiment.name, new.name);
+        let Some(old) = figure(before, &experiment.name, &new.name) else {
+            miss(name, ONLY_AFTER);
+            continue;
+        };
+        if (&old.unit, old.direction) != (&new.unit, new.direction) {
+            miss(name, "another unit or direction in each file");
+            continue;
+        }
+        of_figure(&experiment.name, (old, new), absolute, &mut found, &mut miss);
+    }
+    for (experiment, old) in figures(before) {
+        if figure(after, &experiment.name, &old.name).is_none() {
+            miss(format!("{}/{}", experiment.name, old.name), ONLY_BEFORE);
+        }
+    }
+    (found, unpaired)
+}
+
+fn figures(results: &Results) -> impl Iterator<Item = (&Experiment, &Figure)> {
+    results.experiments.iter().flat_map(|it| it.figures.iter().map(move |figure| (it, figure)))
+}
+
+fn figure<'a>(results: &'a Results, experiment: &str, name: &str) -> Option<&'a Figure> {
+    let mut all = figures(results);
+    let is_it = |(of, it): &(&Experiment, &Figure)| of.name == experiment && it.name == name;
+    all.find(is_it).map(|(_, figure)| figure)
+}
+
+fn of_figure<'a>(
+    experiment: &'a str,
+    (old, new): (&'a Figure, &'a Figure),
+    absolute: bool,
+    found: &mut Vec<Pair<'a>>,
+    miss: &mut impl FnMut(String, &'static str),
+) {
+    let name = format!("{experiment}/{}", new.name);
+    let has_base = old.base == new.base && new.base.is_some() && !absolute;
+    let bases = if has_base { old.base_series().zip(new.base_series()) } else { None };
+    for series in &new.series {
+        let Some(earlier) = old.series.iter().find(|it| it.name == series.name) else {
+            miss(format!("{name}/{}", series.name), ONLY_AFTER);
+            continue;
+        };
+        let is_base = bases.is_some_and(|(_, base)| base.name == series.name);
+        let bases = bases.filter(|_| !is_base);
+        let mut points = Vec::new();
+        for point in &series.points {
+            let Some(old_point) = earlier.at(point.x) else {
+                miss(format!("{name}/{}@{}", series.name, point.x), ONLY_AFTER);
+                continue;
+            };
+            let (before, after, to) = compared((old_point, point), bases);
+            points.push(Pair {
+                experiment,
+                figure: &new.name,
+                series: &series.name,
+                x: Some(point.x),
+                unit: if to.is_some() { "x" } else { &new.unit },
+                direction: new.direction,
+                to,
+                before,
+                after,
+                is_base,
+            });
+        }
+        found.extend(whole_series(&points));
+        found.extend(points);
+        for gone in earlier.points.iter().filter(|point| series.at(point.x).is_none()) {
+            miss(format!("{name}/{}@{}", series.name, gone.x), ONLY_BEFORE);
+        }
+    }
+    for gone in old.series.iter().filter(|it| !new.series.iter().any(|of| of.name == it.name)) {
+        miss(format!("{name}/{}", gone.name), ONLY_BEFORE);
+    }
+}
+
+/// What is compared of two points: the ratios to the base where both files have them.
+fn compared<'a>(
+    (before, after): (&Point, &Point),
+    bases: Option<(&'a Series, &'a Series)>,
+) -> (Rounds, Rounds, Option<&'a str>) {
+    let places = bases.and_then(|(old, new)| Some((old.at(before.x)?, new.at(after.x)?)));
+    if let (Some((old, new)), Some((_, base))) = (places, bases) {
+        let ratios = (before.ratios_to(old), after.ratios_to(new));
+        if !ratios.0.is_empty() && !ratios.1.is_empty() {
+            return (ratios.0, ratios.1, Some(&base.name));
+        }
+    }
+    (before.by_round(), after.by_round(), None)
+}

@@ -1,0 +1,175 @@
+//! A plot as SVG, for the file beside the page and for browsers that run no script. The page's
+//! script draws the same.
+
+use std::fmt::Write as _;
+
+use super::escape::text;
+use super::number::{place, short};
+use super::scale::AxisScale;
+use super::view::{FigureView, SeriesView};
+use crate::results::Scale;
+
+/// Colours that people with any colour vision tell apart (Okabe and Ito), darker where they would
+/// be too light on white. A series beyond them has another dash and another mark as well.
+const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#00795a", "#a8487f", "#7a6200", "#2b8fcb"];
+const BASE_COLOUR: &str = "#333333";
+const DASHES: [&str; 4] = ["", "7 4", "2 3", "9 3 2 3"];
+
+const WIDTH: f64 = 760.0;
+const LEFT: f64 = 70.0;
+const RIGHT: f64 = 740.0;
+const TOP: f64 = 40.0;
+const BOTTOM: f64 = 360.0;
+/// Room for a line of the legend.
+const LINE: f64 = 20.0;
+/// Lines of the legend beside each other.
+const COLUMNS: usize = 3;
+/// Room for names of series under the axis, where they are the axis.
+const NAMES: f64 = 90.0;
+
+/// The plot.
+pub(super) fn svg(figure: &FigureView) -> String {
+    let by_series = figure.places.len() == 1;
+    let x = if by_series {
+        let last = figure.series.len().saturating_sub(1) as f64;
+        AxisScale::around([-0.3, last + 0.3].into_iter(), Scale::Linear, LEFT, RIGHT)
+    } else {
+        AxisScale::around(figure.places.iter().copied(), figure.x_scale, LEFT, RIGHT)
+    };
+    let points = figure.series.iter().flat_map(|series| &series.points);
+    let values = points.flat_map(|point| [point.value.low, point.value.high]);
+    let y = AxisScale::around(values.chain([0.0]), Scale::Linear, BOTTOM, TOP);
+    let lines = figure.series.len().div_ceil(COLUMNS);
+    let legend = BOTTOM + 60.0 + if by_series { NAMES } else { 0.0 };
+    let height = legend + LINE * lines as f64;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+         font-family=\"sans-serif\" font-size=\"12\" role=\"img\" aria-label=\"{title}\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
+         <text x=\"{LEFT}\" y=\"20\" font-size=\"15\">{title}, {unit} ({better})</text>\n",
+        title = text(&figure.title),
+        unit = text(&figure.unit),
+        better = figure.better(),
+    );
+    axes(&mut svg, figure, by_series, &x, &y);
+    for (at, series) in figure.series.iter().enumerate() {
+        let marks = Marks::of(series, at);
+        let shift = by_series.then_some(at as f64);
+        let _ = writeln!(svg, "<g>{}</g>", curve(series, &marks, &x, &y, shift));
+        let left = LEFT + (at % COLUMNS) as f64 * (RIGHT - LEFT) / COLUMNS as f64;
+        let line = legend + LINE * (at / COLUMNS) as f64;
+        let name = text(&series.name);
+        let _ = writeln!(
+            svg,
+            "<g>{}{}<text x=\"{}\" y=\"{}\">{name}</text></g>",
+            marks.line(&format!("M{left} {line}h24")),
+            marks.mark(left + 12.0, line),
+            left + 30.0,
+            line + 4.0,
+        );
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn axes(svg: &mut String, figure: &FigureView, by_series: bool, x: &AxisScale, y: &AxisScale) {
+    for value in y.ticks(6) {
+        let (at, value) = (y.at(value), short(value));
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{LEFT} {at:.1}H{RIGHT}\" stroke=\"#dddddd\"/>\
+             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{value}</text>",
+            LEFT - 6.0,
+            at + 4.0,
+        );
+    }
+    let _ = writeln!(
+        svg,
+        "<path d=\"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}\" fill=\"none\" stroke=\"#333333\"/>"
+    );
+    if by_series {
+        for (at, series) in figure.series.iter().enumerate() {
+            let (left, top) = (x.at(at as f64), BOTTOM + 14.0);
+            let _ = writeln!(
+                svg,
+                "<text transform=\"translate({left:.1} {top}) rotate(-35)\" \
+                 text-anchor=\"end\">{}</text>",
+                text(&series.name)
+            );
+        }
+        return;
+    }
+    let few = figure.places.len() <= 12;
+    let ticks = if few { figure.places.clone() } else { x.ticks(8) };
+    for value in ticks {
+        let _ = writeln!(
+            svg,
+            "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            x.at(value),
+            BOTTOM + 16.0,
+            text(&place(value, &figure.x_unit)),
+        );
+    }
+    let _ = writeln!(
+        svg,
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+        f64::midpoint(LEFT, RIGHT),
+        BOTTOM + 36.0,
+        text(&figure.x_title),
+    );
+}
+
+/// The line through the medians, their intervals, and a mark on each.
+fn curve(
+    series: &SeriesView,
+    marks: &Marks,
+    x: &AxisScale,
+    y: &AxisScale,
+    shift: Option<f64>,
+) -> String {
+    let (mut line, mut rest) = (String::new(), String::new());
+    for point in &series.points {
+        let (across, middle) = (x.at(shift.unwrap_or(point.x)), y.at(point.value.middle));
+        let _ = write!(line, "{}{across:.1} {middle:.1}", if line.is_empty() { 'M' } else { 'L' });
+        let (low, high) = (y.at(point.value.low), y.at(point.value.high));
+        let bar = format!("M{across:.1} {low:.1}V{high:.1}");
+        let colour = marks.colour;
+        let _ = write!(rest, "<path d=\"{bar}\" stroke=\"{colour}\" stroke-opacity=\"0.5\"/>");
+        rest.push_str(&marks.mark(across, middle));
+    }
+    marks.line(&line) + &rest
+}
+
+/// How a series looks.
+struct Marks {
+    colour: &'static str,
+    dash: &'static str,
+    shape: usize,
+}
+
+impl Marks {
+    fn of(series: &SeriesView, at: usize) -> Self {
+        if series.is_base {
+            return Self { colour: BASE_COLOUR, dash: "", shape: 0 };
+        }
+        let dash = DASHES[at / COLOURS.len() % DASHES.len()];
+        Self { colour: COLOURS[at % COLOURS.len()], dash, shape: at % 4 }
+    }
+
+    fn line(&self, path: &str) -> String {
+        let (colour, dash) = (self.colour, self.dash);
+        let dash =
+            if dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dash}\"") };
+        format!("<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>")
+    }
+
+    fn mark(&self, x: f64, y: f64) -> String {
+        let shape = match self.shape {
+            0 => "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0",
+            1 => "m-3.5 -3.5h7v7h-7z",
+            2 => "m0 -5l4.6 8h-9.2z",
+            _ => "m0 -5l5 5l-5 5l-5 -5z",
+        };
+        format!("<path d=\"M{x:.1} {y:.1}{shape}\" fill=\"{}\"/>", self.colour)
+    }
+}

@@ -1,0 +1,43 @@
+//! The table under a plot: a row for each place, a column for each series.
+
+use std::fmt::Write as _;
+
+use super::escape::text;
+use super::number::{place, short};
+use super::view::{FigureView, PointView};
+
+/// The table as HTML.
+pub(super) fn html(figure: &FigureView) -> String {
+    let mut html = "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr>".to_owned();
+    let _ = write!(html, "<th scope=\"col\">{}</th>", text(&figure.x_title));
+    for series in &figure.series {
+        let _ = write!(html, "<th scope=\"col\">{}</th>", text(&series.name));
+    }
+    html.push_str("</tr></thead><tbody>\n");
+    for x in &figure.places {
+        let head = text(&place(*x, &figure.x_unit));
+        let _ = write!(html, "<tr><th scope=\"row\">{head}</th>");
+        for series in &figure.series {
+            let point = series.points.iter().find(|point| point.x == *x);
+            html.push_str(&point.map_or("<td></td>".to_owned(), cell));
+        }
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</tbody></table></div>\n");
+    html
+}
+
+fn cell(point: &PointView) -> String {
+    let it = point.value;
+    let interval = format!("{} to {}", short(it.low), short(it.high));
+    let ratio = point.ratio.map_or(String::new(), |ratio| {
+        format!("<span class=\"ratio\">{}×</span>", short(ratio.middle))
+    });
+    let marks = match (point.noisy, point.partial) {
+        (true, _) => "<abbr title=\"noisy: wide interval\">~</abbr>",
+        (false, true) => "<abbr title=\"rounds are missing\">!</abbr>",
+        (false, false) => "",
+    };
+    let middle = short(it.middle);
+    format!("<td>{middle}{marks} {ratio}<span class=\"interval\">{interval}</span></td>")
+}

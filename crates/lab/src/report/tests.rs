@@ -1,0 +1,211 @@
+use super::*;
+use crate::results::{
+    Axis, Calibration, Direction, Experiment, FORMAT, Machine, Mark, Origin, Point, Sample, Scale,
+    Series, VERSION,
+};
+
+/// Of each round a value.
+fn point(x: f64, values: &[f64]) -> Point {
+    let sample = |(round, value): (usize, &f64)| Sample { round: round as u32, value: *value };
+    Point {
+        x,
+        samples: values.iter().enumerate().map(sample).collect(),
+        warm_up: 0,
+        discarded: 0,
+        marks: Vec::new(),
+    }
+}
+
+fn series(name: &str, points: Vec<Point>) -> Series {
+    Series { name: name.to_owned(), points }
+}
+
+fn figure(name: &str, title: &str, direction: Direction, series: Vec<Series>) -> Figure {
+    Figure {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        axis: Axis { title: "bytes per write".into(), unit: "B".into(), scale: Scale::Log },
+        unit: "MiB/s".to_owned(),
+        direction,
+        command: "tasuki-bench compare --only linux-on,split".to_owned(),
+        base: Some("Linux".to_owned()),
+        series,
+    }
+}
+
+fn results() -> Results {
+    let sends = vec![
+        series("Linux", vec![point(1024.0, &[100.0; 6]), point(65536.0, &[200.0; 6])]),
+        series("split", vec![point(1024.0, &[150.0; 6]), point(65536.0, &[100.0; 6])]),
+    ];
+    let mut noisy = point(64.0, &[10.0, 30.0, 20.0, 40.0, 15.0, 30.0]);
+    noisy.marks.push(Mark::Partial);
+    noisy.discarded = 2;
+    let trips = vec![series("Linux", vec![point(64.0, &[20.0; 6])]), series("split", vec![noisy])];
+    Results {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        made: Origin { by: "a test".into(), command: "make all".into(), ..Origin::default() },
+        machine: Machine {
+            system: "Linux 6".to_owned(),
+            processor: "some model".to_owned(),
+            processors: 2,
+            properties: [("clock source".to_owned(), "tsc".to_owned())].into(),
+            calibration: vec![Calibration {
+                name: "wake-up".to_owned(),
+                unit: "µs".to_owned(),
+                samples: vec![Sample { round: 0, value: 5.0 }, Sample { round: 1, value: 9.0 }],
+            }],
+        },
+        partial: None,
+        experiments: vec![Experiment {
+            name: "compare".to_owned(),
+            title: "Tasuki beside the kernel".to_owned(),
+            figures: vec![
+                figure("send", "Send", Direction::Higher, sends),
+                figure("trip", "Round trip", Direction::Lower, trips),
+            ],
+        }],
+    }
+}
+
+#[test]
+fn the_sentences_say_what_was_found() {
+    let results = results();
+    results.check().expect("a good file");
+    let said = findings(&results);
+    assert_eq!(
+        said,
+        [
+            "6 points in 2 figures were measured in 6 rounds on Linux 6, some model with 2 processors.",
+            "Compared with Linux round by round, 1 point is better, 1 point is worse, and 1 cannot be told \
+             apart.",
+            "The best point is “split” in “Send” at 1 KiB: 1.5 times the value of Linux (1.5 to 1.5; \
+             higher is better).",
+            "The worst point is “split” in “Send” at 64 KiB: 0.5 times the value of Linux (0.5 to \
+             0.5; higher is better).",
+            "1 of 6 points are noisy: the interval is wider than ±5 %. 2 samples failed or discarded.",
+            "The machine's wake-up was 7 µs, at most 9.",
+        ]
+    );
+    let partial = Results { partial: Some("round 3 failed".to_owned()), ..results };
+    let said = findings(&partial);
+    assert_eq!(said.len(), 6);
+    assert_eq!(said[5], "The results are not complete: round 3 failed");
+    let empty = Results { experiments: Vec::new(), ..partial };
+    assert_eq!(findings(&empty).len(), 3);
+    assert!(page(&empty).contains("<h2>Figures</h2>"));
+}
+
+#[test]
+fn a_report_has_a_page_and_two_files_for_each_figure() {
+    let files = files(&results());
+    let names: Vec<&str> = files.iter().map(|file| &file.name[..]).collect();
+    assert_eq!(
+        names,
+        [
+            "report.html",
+            "compare-send.svg",
+            "compare-send.csv",
+            "compare-trip.svg",
+            "compare-trip.csv"
+        ]
+    );
+    let page = &files[0].content;
+    for part in [
+        "<code>tasuki-bench compare --only linux-on,split</code>",
+        "<td>tsc</td>",
+        "<h3>Round trip</h3>",
+        "<span class=\"ratio\">1.5×</span>",
+        "<th scope=\"row\">64 KiB</th>",
+        "script-src 'sha256-",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    for absent in ["http-equiv=\"refresh", "https://", "src=", "unsafe-inline"] {
+        assert!(!page.contains(absent), "{absent}");
+    }
+}
+
+#[test]
+fn text_out_of_the_file_stays_text() {
+    let evil = "</script><script>alert(1)</script><img src=x onerror=\"a('b')\">&amp;";
+    let mut results = results();
+    results.machine.system = evil.to_owned();
+    results.machine.properties.insert(evil.to_owned(), evil.to_owned());
+    results.machine.calibration[0].name = evil.to_owned();
+    results.partial = Some(evil.to_owned());
+    results.made.tasuki = format!("{evil}\u{1}");
+    let experiment = &mut results.experiments[0];
+    experiment.title = evil.to_owned();
+    let figure = &mut experiment.figures[0];
+    figure.title = evil.to_owned();
+    figure.unit = evil.to_owned();
+    figure.command = evil.to_owned();
+    figure.base = Some(evil.to_owned());
+    figure.axis.title = evil.to_owned();
+    figure.axis.unit = evil.to_owned();
+    figure.series[0].name = evil.to_owned();
+    let plain = page(&self::results()).matches('<').count();
+    let page = page(&results);
+    assert!(!page.contains("<script>alert") && !page.contains("<img"), "an element came in");
+    assert_eq!(page.matches("</script>").count(), 2);
+    // One row of the machine for the property, one for what is missing: two elements each.
+    assert!(page.matches('<').count() <= plain + 16, "{}", page.matches('<').count() - plain);
+    for file in files(&results).iter().filter(|file| file.name.ends_with(".svg")) {
+        assert!(!file.content.contains("<script") && !file.content.contains("<img"));
+        assert!(!file.content.contains('\u{1}'));
+    }
+}
+
+#[test]
+fn a_plot_of_a_file_draws_each_series() {
+    for figure in &results().experiments[0].figures {
+        let svg = plot_svg(figure);
+        assert!(svg.starts_with("<svg xmlns=") && svg.ends_with("</svg>\n"), "{svg}");
+        assert_eq!(svg.matches("<g>").count(), svg.matches("</g>").count());
+        // A curve and a line of the legend for each.
+        assert_eq!(svg.matches("stroke-width=\"2\"").count(), 4, "{svg}");
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    }
+}
+
+#[test]
+fn zeroes_and_single_values_can_be_drawn() {
+    let mut results = results();
+    let experiment = &mut results.experiments[0];
+    experiment.figures[0].series[1].points = vec![point(0.0, &[0.0])];
+    experiment.figures[1].series = vec![series("Linux", vec![point(0.0, &[0.0])])];
+    results.check().expect("a good file");
+    for file in files(&results).iter().filter(|file| file.name != PAGE) {
+        let content = &file.content;
+        assert!(!content.contains("NaN") && !content.contains("inf"), "{content}");
+    }
+}
+
+#[test]
+fn numbers_are_short() {
+    let said = [0.0, 1.0, 1.5, 12.345, 123.45, 1234.5, 0.123_45, 0.001_234, 1e8, 1e-6];
+    assert_eq!(
+        said.map(number::short),
+        ["0", "1", "1.5", "12.35", "123.5", "1234", "0.123", "0.001234", "1.00e8", "1.00e-6"]
+    );
+    assert_eq!(number::place(65536.0, "B"), "64 KiB");
+    assert_eq!(number::place(1000.0, "B"), "1000 B");
+    assert_eq!(number::place(4.0, "ms"), "4 ms");
+    assert_eq!(number::place(4.0, ""), "4");
+}
+
+#[test]
+fn ticks_are_round_numbers_within_the_axis() {
+    let axis =
+        |values: &[f64], kind| scale::AxisScale::around(values.iter().copied(), kind, 0.0, 100.0);
+    assert_eq!(axis(&[0.0, 100.0], Scale::Linear).ticks(6), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+    let log = axis(&[1.0, 1000.0], Scale::Log).ticks(4);
+    assert_eq!(log, [1.0, 10.0, 100.0, 1000.0]);
+    let middle = axis(&[1.0, 100.0], Scale::Log).at(10.0);
+    assert!((middle - 50.0).abs() < 1e-9, "{middle}");
+    // 0 has no place on a logarithmic axis, so it becomes linear.
+    assert!(axis(&[0.0, 10.0], Scale::Log).at(0.0).is_finite());
+    assert!(axis(&[], Scale::Log).at(0.5).is_finite());
+}

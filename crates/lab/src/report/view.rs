@@ -1,0 +1,151 @@
+//! What a report shows of a file: the statistics of each point, once for table, plot and sentences.
+
+use serde::Serialize;
+
+use crate::results::{Direction, Figure, Mark, Results, Scale};
+use crate::statistics::{Interval, NOISY, median_interval};
+
+/// A point and its statistics.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct PointView {
+    pub(super) x: f64,
+    pub(super) rounds: usize,
+    pub(super) value: Interval,
+    /// To the base, of the rounds that both have.
+    pub(super) ratio: Option<Interval>,
+    pub(super) noisy: bool,
+    pub(super) partial: bool,
+    pub(super) discarded: u32,
+}
+
+/// A series.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct SeriesView {
+    pub(super) name: String,
+    pub(super) is_base: bool,
+    pub(super) points: Vec<PointView>,
+}
+
+/// A figure.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct FigureView {
+    pub(super) id: String,
+    pub(super) title: String,
+    pub(super) x_title: String,
+    pub(super) x_unit: String,
+    pub(super) x_scale: Scale,
+    pub(super) unit: String,
+    pub(super) direction: Direction,
+    pub(super) command: String,
+    pub(super) base: Option<String>,
+    pub(super) series: Vec<SeriesView>,
+    pub(super) places: Vec<f64>,
+}
+
+/// All figures of a file, by experiment.
+pub(super) fn view(results: &Results) -> Vec<Vec<FigureView>> {
+    let of = |experiment: &crate::results::Experiment| {
+        experiment.figures.iter().map(|figure| of_figure(&experiment.name, figure)).collect()
+    };
+    results.experiments.iter().map(of).collect()
+}
+
+/// A name that no other figure of the file has.
+pub(super) fn id(experiment: &str, figure: &str) -> String {
+    if experiment.is_empty() { figure.to_owned() } else { format!("{experiment}-{figure}") }
+}
+
+pub(super) fn of_figure(experiment: &str, figure: &Figure) -> FigureView {
+    let base = figure.base_series();
+    let series = figure.series.iter().map(|series| {
+        let is_base = base.is_some_and(|base| base.name == series.name);
+        let points = series.points.iter().filter_map(|point| {
+            let value = point.interval()?;
+            let base = base.filter(|_| !is_base).and_then(|base| base.at(point.x));
+            let ratios = base.map(|base| point.ratios_to(base).into_values().collect::<Vec<_>>());
+            Some(PointView {
+                x: point.x,
+                rounds: point.by_round().len(),
+                value,
+                ratio: ratios.and_then(|ratios| median_interval(&ratios)),
+                noisy: point.marks.contains(&Mark::Noisy) || value.relative_half_width() > NOISY,
+                partial: point.marks.contains(&Mark::Partial),
+                discarded: point.discarded,
+            })
+        });
+        SeriesView { name: series.name.clone(), is_base, points: points.collect() }
+    });
+    FigureView {
+        id: id(experiment, &figure.name),
+        title: figure.title.clone(),
+        x_title: figure.axis.title.clone(),
+        x_unit: figure.axis.unit.clone(),
+        x_scale: figure.axis.scale,
+        unit: figure.unit.clone(),
+        direction: figure.direction,
+        command: figure.command.clone(),
+        base: figure.base.clone(),
+        series: series.collect(),
+        places: figure.places(),
+    }
+}
+
+/// The figure as the page's script reads it.
+#[derive(Serialize)]
+pub(super) struct FigureData<'a> {
+    id: &'a str,
+    title: &'a str,
+    x_title: &'a str,
+    x_unit: &'a str,
+    x_log: bool,
+    unit: &'a str,
+    base: Option<&'a str>,
+    places: &'a [f64],
+    series: Vec<SeriesData<'a>>,
+}
+
+#[derive(Serialize)]
+struct SeriesData<'a> {
+    name: &'a str,
+    is_base: bool,
+    /// Place, middle, low, high, rounds.
+    values: Vec<[f64; 5]>,
+    ratios: Vec<[f64; 5]>,
+}
+
+impl FigureView {
+    pub(super) fn data(&self) -> FigureData<'_> {
+        let of = |point: &PointView, it: Interval| {
+            [point.x, it.middle, it.low, it.high, point.rounds as f64]
+        };
+        let series = self.series.iter().map(|series| SeriesData {
+            name: &series.name,
+            is_base: series.is_base,
+            values: series.points.iter().map(|point| of(point, point.value)).collect(),
+            ratios: series
+                .points
+                .iter()
+                .filter_map(|point| Some(of(point, point.ratio?)))
+                .collect(),
+        });
+        FigureData {
+            id: &self.id,
+            title: &self.title,
+            x_title: &self.x_title,
+            x_unit: &self.x_unit,
+            x_log: self.x_scale == Scale::Log,
+            unit: &self.unit,
+            base: self.base.as_deref(),
+            places: &self.places,
+            series: series.collect(),
+        }
+    }
+
+    /// Which values are better, in words.
+    pub(super) fn better(&self) -> &'static str {
+        match self.direction {
+            Direction::Higher => "higher is better",
+            Direction::Lower => "lower is better",
+        }
+    }
+}

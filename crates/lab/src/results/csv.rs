@@ -1,0 +1,36 @@
+//! A figure as CSV (RFC 4180): one line a sample.
+
+use std::fmt::Write as _;
+
+use super::schema::Figure;
+
+impl Figure {
+    /// All samples, with a header line. Numbers are written so that reading them gives the same.
+    #[must_use]
+    pub fn csv(&self) -> String {
+        let mut text = "figure,series,x,x unit,round,value,unit\r\n".to_owned();
+        let (figure, unit) = (cell(&self.name), cell(&self.unit));
+        let x_unit = cell(&self.axis.unit);
+        for series in &self.series {
+            let name = cell(&series.name);
+            for point in &series.points {
+                for sample in &point.samples {
+                    let (x, round, value) = (point.x, sample.round, sample.value);
+                    let _ = write!(text, "{figure},{name},{x},{x_unit},{round},{value},{unit}\r\n");
+                }
+            }
+        }
+        text
+    }
+}
+
+/// Quoted where it needs to be. A cell that a spreadsheet would take for a formula gets a space.
+fn cell(text: &str) -> String {
+    let is_formula = text.starts_with(['=', '+', '-', '@']);
+    let text = if is_formula { format!(" {text}") } else { text.to_owned() };
+    if text.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text
+    }
+}

@@ -1,0 +1,266 @@
+//! The types of the file. Every key is documented in docs/reference/lab-results.md; a test compares.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::statistics::{Interval, median, median_interval};
+
+/// The value of `format`, by which a results file is told from others.
+pub const FORMAT: &str = "tasuki-lab-results";
+/// The version of the schema that this library writes and reads.
+pub const VERSION: u32 = 1;
+
+/// A whole file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Results {
+    /// [`FORMAT`].
+    pub format: String,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Where the file comes from.
+    pub made: Origin,
+    /// Where it was measured.
+    pub machine: Machine,
+    /// Why something is missing that was asked for; `None`: nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<String>,
+    /// What was measured.
+    pub experiments: Vec<Experiment>,
+}
+
+/// Where a file comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    /// The measuring program and its version.
+    pub by: String,
+    /// The command that measured everything again.
+    pub command: String,
+    /// The measured build of Tasuki, as `tasuki --version` says it, and its commit where known.
+    pub tasuki: String,
+    /// Seconds since 1970 when the measurement began.
+    pub began: u64,
+    /// Seconds that it took.
+    pub seconds: u64,
+}
+
+/// The machine, and what simple things cost on it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// The system and its kernel.
+    pub system: String,
+    /// The processor's model.
+    pub processor: String,
+    /// The number of processors that the measurement could use.
+    pub processors: u32,
+    /// Further properties that matter, by name, such as `clock source`.
+    #[serde(default)]
+    pub properties: BTreeMap<String, String>,
+    /// What was measured of the machine itself, before and between rounds.
+    #[serde(default)]
+    pub calibration: Vec<Calibration>,
+}
+
+/// A figure of the machine itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    /// What it is, such as `wake-up`.
+    pub name: String,
+    /// Its unit.
+    pub unit: String,
+    /// All samples.
+    pub samples: Vec<Sample>,
+}
+
+/// One run of one measuring command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// Its name, unique in the file.
+    pub name: String,
+    /// What it asks, for people.
+    pub title: String,
+    /// Its figures.
+    pub figures: Vec<Figure>,
+}
+
+/// What one plot and its table show.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// Its name, unique in the experiment. Names of files are made of it: a-z, 0-9, `-`.
+    pub name: String,
+    /// What it shows, for people.
+    pub title: String,
+    /// What lies on the horizontal axis.
+    pub axis: Axis,
+    /// The unit of the values.
+    pub unit: String,
+    /// Which values are better.
+    pub direction: Direction,
+    /// The command that repeats this figure alone.
+    pub command: String,
+    /// The name of the series that the others are compared with, round by round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// Its series.
+    pub series: Vec<Series>,
+}
+
+/// The horizontal axis.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Axis {
+    /// What it is, such as `bytes per write`.
+    pub title: String,
+    /// Its unit; empty if it has none.
+    pub unit: String,
+    /// How it is drawn at first.
+    pub scale: Scale,
+}
+
+/// How an axis is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scale {
+    /// Equal distances are equal differences.
+    Linear,
+    /// Equal distances are equal ratios.
+    Log,
+}
+
+/// Which values are better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// Such as bytes per second.
+    Higher,
+    /// Such as microseconds.
+    Lower,
+}
+
+/// The points of one set-up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Series {
+    /// Its name, unique in the figure.
+    pub name: String,
+    /// Its points, in order of `x`.
+    pub points: Vec<Point>,
+}
+
+/// All samples of one place on the horizontal axis.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Point {
+    /// The place, 0 or above.
+    pub x: f64,
+    /// All samples that count.
+    pub samples: Vec<Sample>,
+    /// Samples that were taken to warm up and do not count.
+    #[serde(default)]
+    pub warm_up: u32,
+    /// Samples that failed or were discarded.
+    #[serde(default)]
+    pub discarded: u32,
+    /// What a reader has to know of the point.
+    #[serde(default)]
+    pub marks: Vec<Mark>,
+}
+
+/// What a reader has to know of a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mark {
+    /// The interval is wider than was asked for.
+    Noisy,
+    /// Rounds are missing.
+    Partial,
+}
+
+/// One measured value.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sample {
+    /// The round, from 0. Samples of one round were taken close together.
+    pub round: u32,
+    /// The value, 0 or above.
+    pub value: f64,
+}
+
+impl Direction {
+    /// By which part of the old value a ratio new to old is worse; below 0: better.
+    #[must_use]
+    pub fn worse(self, ratio: f64) -> f64 {
+        match self {
+            Self::Higher => 1.0 - ratio,
+            Self::Lower => ratio - 1.0,
+        }
+    }
+}
+
+impl Point {
+    /// The median of each round, in order of rounds.
+    #[must_use]
+    pub fn by_round(&self) -> BTreeMap<u32, f64> {
+        let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        for sample in &self.samples {
+            rounds.entry(sample.round).or_default().push(sample.value);
+        }
+        rounds.iter().filter_map(|(round, all)| Some((*round, median(all)?))).collect()
+    }
+
+    /// The medians of all rounds.
+    #[must_use]
+    pub fn values(&self) -> Vec<f64> {
+        self.by_round().into_values().collect()
+    }
+
+    /// The median over rounds and its interval; `None` without samples.
+    #[must_use]
+    pub fn interval(&self) -> Option<Interval> {
+        median_interval(&self.values())
+    }
+
+    /// Ratios to another point, within each round that both have. Rounds where the other is not
+    /// above 0 are left out.
+    #[must_use]
+    pub fn ratios_to(&self, base: &Self) -> BTreeMap<u32, f64> {
+        let base = base.by_round();
+        let of_round = |(round, value): (u32, f64)| {
+            base.get(&round).filter(|base| **base > 0.0).map(|base| (round, value / base))
+        };
+        self.by_round().into_iter().filter_map(of_round).collect()
+    }
+}
+
+impl Series {
+    /// The point at this place.
+    #[must_use]
+    pub fn at(&self, x: f64) -> Option<&Point> {
+        self.points.iter().find(|point| point.x.to_bits() == x.to_bits())
+    }
+}
+
+impl Figure {
+    /// The series that the others are compared with, if the figure has it.
+    #[must_use]
+    pub fn base_series(&self) -> Option<&Series> {
+        let base = self.base.as_ref()?;
+        self.series.iter().find(|series| series.name == *base)
+    }
+
+    /// All places on the horizontal axis, in order.
+    #[must_use]
+    pub fn places(&self) -> Vec<f64> {
+        let points = self.series.iter().flat_map(|series| &series.points);
+        let mut places: Vec<f64> = points.map(|point| point.x).collect();
+        places.sort_unstable_by(f64::total_cmp);
+        places.dedup();
+        places
+    }
+}

@@ -1,0 +1,154 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A file with one figure of two series.
+fn file() -> Value {
+    let point = |x: u32, values: [f64; 2]| {
+        json!({
+            "x": x,
+            "samples": [{"round": 0, "value": values[0]}, {"round": 1, "value": values[1]}],
+        })
+    };
+    let series = |name: &str, by: f64| json!({"name": name, "points": [point(64, [by, 2.0 * by]), point(1024, [3.0 * by; 2])]});
+    json!({
+        "format": FORMAT,
+        "version": VERSION,
+        "made": {"by": "a test", "command": "test", "tasuki": "tasuki 0", "began": 0, "seconds": 1},
+        "machine": {
+            "system": "Linux", "processor": "some", "processors": 2,
+            "properties": {"clock source": "tsc"},
+            "calibration": [
+                {"name": "wake-up", "unit": "µs", "samples": [{"round": 0, "value": 5.0}]},
+            ],
+        },
+        "experiments": [{
+            "name": "compare", "title": "Compare",
+            "figures": [{
+                "name": "send", "title": "Send", "unit": "MiB/s", "direction": "higher",
+                "axis": {"title": "bytes per write", "unit": "B", "scale": "log"},
+                "command": "tasuki-bench compare", "base": "Linux",
+                "series": [series("Linux", 100.0), series("split, \"=x\"", 150.0)],
+            }],
+        }],
+    })
+}
+
+fn parsed(file: &Value) -> Result<Results, InvalidResults> {
+    Results::parse(file.to_string().as_bytes())
+}
+
+const FIGURE: &str = "/experiments/0/figures/0";
+
+/// The refusal of a file in which one field is another.
+fn refusal(pointer: &str, value: Value) -> String {
+    let mut file = file();
+    *file.pointer_mut(pointer).expect("such a field") = value;
+    parsed(&file).expect_err(pointer).to_string()
+}
+
+#[test]
+fn a_file_comes_back_as_it_was() {
+    let results = parsed(&file()).expect("a good file");
+    let again = serde_json::to_vec(&results).expect("JSON");
+    assert_eq!(Results::parse(&again), Ok(results.clone()));
+    let figure = &results.experiments[0].figures[0];
+    assert_eq!(figure.places(), [64.0, 1024.0]);
+    let (base, other) = (&figure.series[0].points[0], &figure.series[1].points[0]);
+    assert_eq!(figure.base_series().map(|it| &it.name[..]), Some("Linux"));
+    assert_eq!(other.ratios_to(base), [(0, 1.5), (1, 1.5)].into());
+    assert_eq!(base.interval().expect("samples").middle, 150.0);
+}
+
+#[test]
+fn a_refusal_names_the_field() {
+    let at = |field: &str| format!("{FIGURE}{field}");
+    let path = "experiments[0].figures[0]";
+    let sample = at("/series/0/points/1/samples/0/value");
+    let place = format!("{path}.series[0].points[1]");
+    for (pointer, value, expected) in [
+        (&sample[..], json!("fast"), format!("{place}.samples[0].value: not a number: string")),
+        (&sample, Value::Null, format!("{place}.samples[0].value: not a number: null")),
+        (&sample, json!(-1), format!("{place}.samples[0].value: -1 is not between")),
+        (&sample, json!(1e300), format!("{place}.samples[0].value: ")),
+        (&at("/series/0/points/1/x"), json!(64), format!("{place}.x: points are in order")),
+        (&at("/series/0/points/1/samples"), json!([]), format!("{place}.samples: a point has")),
+        (&at("/series/0/points/1/samples"), json!(3), format!("{place}.samples: invalid type")),
+        (&at("/series/1/name"), json!("Linux"), format!("{path}.series[1].name: `Linux` is")),
+        (&at("/base"), json!("BSD"), format!("{path}.base: no series")),
+        (&at("/name"), json!("../x"), format!("{path}.name: files are named")),
+        (&at("/name"), json!(""), format!("{path}.name: it is empty")),
+        (&at("/title"), json!("a\u{1b}b"), format!("{path}.title: it has a control")),
+        (&at("/direction"), json!("up"), format!("{path}.direction: unknown variant `up`")),
+        ("/made", json!({"whose": 1}), "made.whose: unknown field".to_owned()),
+        ("/version", json!(2), "version: it is 2".to_owned()),
+        ("/version", Value::Null, "version: it is missing".to_owned()),
+        ("/format", json!("other"), "format: it is not".to_owned()),
+        ("/format", Value::Null, "format: it is missing".to_owned()),
+    ] {
+        let said = refusal(pointer, value);
+        assert!(said.starts_with(&expected), "{pointer}: {said}\n not {expected}");
+    }
+}
+
+#[test]
+fn what_is_no_file_of_the_lab_is_refused() {
+    for text in ["", "[]", "{", "null", "3", "# Markdown", "{\"rows\": []}"] {
+        Results::parse(text.as_bytes()).expect_err(text);
+    }
+    let behind = format!("{} x", file());
+    let said = Results::parse(behind.as_bytes()).expect_err("more behind").to_string();
+    assert!(said.contains("no JSON object"), "{said}");
+}
+
+#[test]
+fn csv_has_all_samples_and_is_quoted() {
+    let results = parsed(&file()).expect("a good file");
+    let csv = results.experiments[0].figures[0].csv();
+    let lines: Vec<&str> = csv.split("\r\n").collect();
+    assert_eq!(lines.len(), 1 + 8 + 1, "{csv}");
+    assert_eq!(lines[0], "figure,series,x,x unit,round,value,unit");
+    assert_eq!(lines[1], "send,Linux,64,B,0,100,MiB/s");
+    assert_eq!(lines[8], "send,\"split, \"\"=x\"\"\",1024,B,1,450,MiB/s");
+}
+
+#[test]
+fn the_page_has_every_key() {
+    let page = include_str!("../../../../docs/reference/lab-results.md");
+    fn keys(value: &Value, all: &mut Vec<String>) {
+        for (key, inner) in value.as_object().into_iter().flatten() {
+            all.push(key.clone());
+            if key != "properties" {
+                keys(inner, all);
+            }
+        }
+        value.as_array().into_iter().flatten().for_each(|inner| keys(inner, all));
+    }
+    let mut results = parsed(&file()).expect("a good file");
+    results.partial = Some("a test".to_owned());
+    let mut all = Vec::new();
+    keys(&serde_json::to_value(results).expect("JSON"), &mut all);
+    assert!(all.len() > 30);
+    for key in all {
+        assert!(page.contains(&format!("`{key}`")), "docs/reference/lab-results.md has no {key}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Results::parse(&text);
+    }
+
+    /// One byte of a good file is another one.
+    #[test]
+    fn no_edit_makes_it_panic(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let mut text = file().to_string().into_bytes();
+        let at = at.index(text.len());
+        text[at] = byte;
+        if let Ok(results) = Results::parse(&text) {
+            prop_assert_eq!(results.check(), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The command line of `tasuki lab`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// Compare results of measurements, and show them as a report
+///
+/// A results file has all samples of a measurement. Measuring itself is the part of `tasuki-bench`
+/// for now: `tasuki-bench compare --results results.json`.
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = "\
+Examples:
+  tasuki lab report results.json                       report.html, plots and CSV in report/
+  tasuki lab open                                      that report in a browser
+  tasuki lab diff before.json after.json --bound 3%    what became slower?")]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    pub(crate) command: LabCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    Diff(LabDiffArgs),
+    Report(LabReportArgs),
+    Open(LabOpenArgs),
+}
+
+/// Show what changed between two results files
+///
+/// Points are compared by their ratios to the base (such as Linux) within rounds, where a figure
+/// has one, and by their values otherwise. A regression is worse by more than the bound, and
+/// significant among all points; about ten rounds in each file are needed to see one of 10 %.
+///
+/// Exit codes: 0 without a regression; 1 with one, or when the output fails; 2 wrong usage; 118 a
+/// file cannot be read, is wrong, or has no point in common with the other.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tasuki lab diff before.json after.json
+  tasuki lab diff before.json after.json --bound 2% --json | jq '.regressions[].series'
+  tasuki lab diff monday.json today.json || echo 'slower than on Monday'")]
+pub(crate) struct LabDiffArgs {
+    /// The earlier results
+    #[arg(value_name = "BEFORE")]
+    pub(crate) before: PathBuf,
+    /// The later results
+    #[arg(value_name = "AFTER")]
+    pub(crate) after: PathBuf,
+    /// By how much a figure has to be worse to count
+    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = bound)]
+    pub(crate) bound: f64,
+    /// Compare values, also where a figure has a base: only for files of a quiet machine
+    #[arg(long)]
+    pub(crate) absolute: bool,
+    /// Print JSON: one object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Make a report of a results file
+///
+/// Writes report.html, a page with all that was found, which needs no network and no other file,
+/// and beside it each figure as SVG and CSV. Files of an earlier report are replaced.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tasuki lab report results.json
+  tasuki lab report results.json --out /tmp/today && tasuki lab open /tmp/today")]
+pub(crate) struct LabReportArgs {
+    /// The results
+    #[arg(value_name = "RESULTS")]
+    pub(crate) results: PathBuf,
+    /// The directory of the report, which is made
+    #[arg(long, value_name = "DIR", default_value = REPORT)]
+    pub(crate) out: PathBuf,
+}
+
+/// Open a report in a browser
+///
+/// xdg-open (package xdg-utils) chooses the browser.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tasuki lab open
+  tasuki lab open /tmp/today/report.html")]
+pub(crate) struct LabOpenArgs {
+    /// The page of a report, or its directory
+    #[arg(value_name = "REPORT", default_value = REPORT)]
+    pub(crate) report: PathBuf,
+}
+
+/// The directory of a report, below the current one.
+const REPORT: &str = "report";
+
+/// `5%`, `5` or `0.5%`, as a part of 1.
+fn bound(word: &str) -> Result<f64, String> {
+    let number = word.strip_suffix('%').unwrap_or(word);
+    let percent = number.parse().ok().filter(|percent| (0.0..100.0).contains(percent));
+    let percent: f64 = percent.ok_or("say percent from 0 to below 100, such as 5%")?;
+    Ok(percent / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_percent() {
+        assert_eq!(bound("5%"), Ok(0.05));
+        assert_eq!(bound("0.5"), Ok(0.005));
+        assert_eq!(bound("0"), Ok(0.0));
+        for wrong in ["", "%", "-1", "100", "NaN", "inf", "5 %", "five"] {
+            assert!(bound(wrong).is_err(), "{wrong}");
+        }
+    }
+}

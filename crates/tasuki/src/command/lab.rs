@@ -1,0 +1,93 @@
+//! `tasuki lab`: what is done with results of measurements. The work is that of crate `lab`; here
+//! are files, tables and exit codes.
+
+mod diff;
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+use std::process::Command;
+
+use lab::{MOST_FILE_BYTES, Results, report};
+
+use super::print;
+use crate::cli::{LabArgs, LabCommand, LabOpenArgs, LabReportArgs};
+use crate::exit::{Code, Failure};
+
+/// Carries out the command.
+///
+/// # Errors
+/// As each.
+pub(crate) fn lab(args: &LabArgs) -> Result<u8, Failure> {
+    match &args.command {
+        LabCommand::Diff(args) => diff::diff(args, &results(&args.before)?, &results(&args.after)?),
+        LabCommand::Report(args) => write_report(args),
+        LabCommand::Open(args) => open(args),
+    }
+}
+
+/// Writes the page and the files beside it, and says what was found.
+fn write_report(args: &LabReportArgs) -> Result<u8, Failure> {
+    let results = results(&args.results)?;
+    let out = &args.out;
+    let made = fs::create_dir_all(out);
+    made.map_err(|error| Failure::output(out.display(), error))?;
+    for file in report::files(&results) {
+        replace(out, &file.name, &file.content)?;
+    }
+    let said = report::findings(&results).join("\n");
+    print(&format!("{said}\n\n{}\n", out.join(report::PAGE).display()))?;
+    Ok(0)
+}
+
+/// Writes a file as a whole or not at all: a reader sees the old one or the new one.
+fn replace(directory: &Path, name: &str, content: &str) -> Result<(), Failure> {
+    let path = directory.join(name);
+    let beside = directory.join(format!(".{name}.new"));
+    // One that was left behind, or a link that another user has made.
+    let _ = fs::remove_file(&beside);
+    let written = File::create_new(&beside)
+        .and_then(|mut file| file.write_all(content.as_bytes()))
+        .and_then(|()| fs::rename(&beside, &path));
+    written.map_err(|error| {
+        // What was written of it is of no use.
+        let _ = fs::remove_file(&beside);
+        Failure::output(path.display(), error)
+    })
+}
+
+/// Has the system open the page.
+fn open(args: &LabOpenArgs) -> Result<u8, Failure> {
+    let given = &args.report;
+    let page = if given.is_dir() { given.join(report::PAGE) } else { given.clone() };
+    let page = page.canonicalize().map_err(|error| {
+        let remedy = "`tasuki lab report RESULTS` makes a report";
+        let sentence = format!("there is no report at {}: {error}; {remedy}", page.display());
+        Failure::new(Code::Configuration, sentence)
+    })?;
+    let no_browser = |why: String| {
+        let sentence = format!("no browser opens ({why}): open {} in one", page.display());
+        Failure::new(Code::NotFound, sentence)
+    };
+    match Command::new("xdg-open").arg(&page).status() {
+        Ok(status) if status.success() => Ok(0),
+        Ok(status) => Err(no_browser(format!("xdg-open: {status}"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(no_browser("xdg-open is not installed".to_owned()))
+        }
+        Err(error) => Err(no_browser(format!("xdg-open: {error}"))),
+    }
+}
+
+/// Reads and checks a results file.
+fn results(path: &Path) -> Result<Results, Failure> {
+    let wrong = |sentence: String| Failure::new(Code::Configuration, sentence);
+    let mut text = Vec::new();
+    let read = File::open(path)
+        .and_then(|file| file.take(MOST_FILE_BYTES as u64 + 1).read_to_end(&mut text));
+    read.map_err(|error| wrong(format!("cannot read the results {}: {error}", path.display())))?;
+    Results::parse(&text).map_err(|error| {
+        let remedy = "`tasuki-bench compare --results FILE` writes results files";
+        wrong(format!("{} is no good results file: {error}; {remedy}", path.display()))
+    })
+}

@@ -1,0 +1,264 @@
+//! `tasuki lab`: what changed between two results files, and a report that works in a browser.
+//!
+//! The files are synthetic, with the noise of a machine that has neighbours. The browser is
+//! Debian's chromium without windows. It runs the page's own test (`#selftest`), which works every
+//! control, and tells its result in the document. Screenshots are kept in `target/lab`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tasuki_tests::{Finished, Running, installed, skip, tasuki_binary};
+
+const BROWSER: &str = "chromium-headless-shell";
+/// A browser on a machine that is busy with other tests.
+const BROWSER_PATIENCE: Duration = Duration::from_secs(120);
+/// Of the window: the whole report fits in.
+const HEIGHT: u32 = 4000;
+/// Figures of each file: name, direction, places.
+const FIGURES: [(&str, &str, &[u32]); 4] = [
+    ("send", "higher", &[1024, 4096, 16384, 65536, 262_144, 1_048_576, 4_194_304]),
+    ("receive", "higher", &[1024, 4096, 16384, 65536, 262_144, 1_048_576, 4_194_304]),
+    ("round-trip", "lower", &[4, 64, 256, 1024, 2048, 4096, 8192]),
+    ("connects", "higher", &[64]),
+];
+/// Series, and their values as a multiple of Linux's.
+const SERIES: [(&str, f64); 5] =
+    [("Linux", 1.0), ("split", 1.1), ("fused", 1.3), ("library", 1.6), ("split, relay", 0.7)];
+
+/// Numbers between 0 and 1 (a linear congruential generator).
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        (self.0 >> 33) as f64 / f64::from(1_u32 << 31)
+    }
+
+    /// A factor around 1, by about 2 %; now and then one that is far off.
+    fn factor(&mut self) -> f64 {
+        let sum: f64 = (0..6).map(|_| self.next()).sum();
+        let outlier = if self.next() < 0.03 { 0.25 } else { 0.0 };
+        1.0 + 0.03 * (sum - 3.0) - outlier
+    }
+}
+
+/// A results file of ten rounds. `split` is slower by this factor in `send`.
+fn results(seed: u64, slower: f64) -> Value {
+    let mut noise = Noise(seed);
+    let mut point = |figure: &str, direction: &str, series: (&str, f64), x: u32| {
+        let own = f64::from(x).sqrt() * 10.0 * series.1;
+        let own = if direction == "lower" { 20.0 + f64::from(x) / 800.0 / series.1 } else { own };
+        let planted = if (figure, series.0) == ("send", "split") { slower } else { 1.0 };
+        let samples: Vec<Value> = (0..10)
+            .map(|round| json!({"round": round, "value": own * planted * noise.factor()}))
+            .collect();
+        json!({"x": x, "samples": samples, "warm_up": 1})
+    };
+    let figures: Vec<Value> = FIGURES
+        .iter()
+        .map(|(name, direction, places)| {
+            let series: Vec<Value> = SERIES
+                .iter()
+                .map(|series| {
+                    let points: Vec<Value> =
+                        places.iter().map(|x| point(name, direction, *series, *x)).collect();
+                    json!({"name": series.0, "points": points})
+                })
+                .collect();
+            json!({
+                "name": name, "title": format!("Synthetic {name} <b>&amp;"), "base": "Linux",
+                "unit": if *direction == "lower" { "µs" } else { "MiB/s" },
+                "direction": direction,
+                "axis": {"title": "bytes per write", "unit": "B", "scale": "log"},
+                "command": format!("tasuki-bench compare --only {name}"),
+                "series": series,
+            })
+        })
+        .collect();
+    json!({
+        "format": "tasuki-lab-results", "version": 1,
+        "made": {
+            "by": "tests/lab.rs", "command": "cargo test -p tasuki-tests --test lab",
+            "tasuki": "tasuki 0.1.0", "began": 1_795_564_800, "seconds": 60,
+        },
+        "machine": {
+            "system": "Linux", "processor": "synthetic", "processors": 2,
+            "properties": {"clock source": "tsc"},
+            "calibration": [{
+                "name": "wake-up", "unit": "µs",
+                "samples": [{"round": 0, "value": 5.0}, {"round": 1, "value": 7.5}],
+            }],
+        },
+        "experiments": [{"name": "synthetic", "title": "Synthetic", "figures": figures}],
+    })
+}
+
+/// A directory with the files that a test needs.
+struct Bench {
+    directory: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().expect("a directory") }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn write(&self, name: &str, results: &Value) {
+        fs::write(self.path(name), results.to_string()).expect("a file");
+    }
+
+    fn lab(&self, words: &[&str]) -> Finished {
+        let mut command = Command::new(tasuki_binary());
+        command.arg("lab").args(words).current_dir(self.directory.path());
+        Running::start(command).finish()
+    }
+}
+
+#[test]
+fn diff_finds_a_planted_regression_and_nothing_without_one() {
+    let bench = Bench::new();
+    bench.write("before.json", &results(1, 1.0));
+    bench.write("after.json", &results(2, 1.0));
+    bench.write("slower.json", &results(3, 0.9));
+    let said = bench.lab(&["diff", "before.json", "after.json"]).success();
+    assert!(said.stdout.contains(" 0 worse") && said.stderr.is_empty(), "{said}");
+    let said = bench.lab(&["diff", "before.json", "slower.json"]).code(1);
+    assert!(said.stdout.contains("Worse by more than 5 %"), "{said}");
+    assert!(said.stdout.contains("send    split   all"), "{said}");
+    assert!(said.stderr.contains("tasuki: ") && said.stderr.lines().count() == 1, "{said}");
+    // It is better the other way round, and no regression beyond a larger bound.
+    let said = bench.lab(&["diff", "slower.json", "before.json"]).success();
+    assert!(said.stdout.contains("Better by more than 5 %"), "{said}");
+    let _ = bench.lab(&["diff", "before.json", "slower.json", "--bound", "25%"]).success();
+    let said = bench.lab(&["diff", "before.json", "slower.json", "--json"]).code(1);
+    let answer: Value = serde_json::from_str(&said.stdout).expect("JSON");
+    let regressions = answer["regressions"].as_array().expect("an array");
+    let is_it = |it: &&Value| it["figure"] == "send" && it["series"] == "split";
+    assert!(regressions.iter().any(|it| is_it(&it) && it["x"].is_null()), "{said}");
+    assert!(regressions.iter().all(|it| is_it(&it)), "{said}");
+}
+
+#[test]
+fn wrong_files_are_refused_with_the_field_and_an_exit_code() {
+    let bench = Bench::new();
+    bench.write("good.json", &results(1, 1.0));
+    let mut edited = results(1, 1.0);
+    edited["experiments"][0]["figures"][2]["series"][0]["points"][3]["samples"][1]["value"] =
+        json!("fast");
+    bench.write("edited.json", &edited);
+    let said = bench.lab(&["diff", "good.json", "edited.json"]).code(118);
+    let field = "experiments[0].figures[2].series[0].points[3].samples[1].value: not a number";
+    assert!(said.stderr.contains(field), "{said}");
+    assert!(said.stderr.lines().count() == 1 && said.stdout.is_empty(), "{said}");
+    bench.write("foreign.json", &json!({"machine": "Linux", "rows": []}));
+    let said = bench.lab(&["report", "foreign.json"]).code(118);
+    assert!(said.stderr.contains("format: it is missing"), "{said}");
+    assert!(!bench.path("report").exists(), "a report was made");
+    let mut other = results(1, 1.0);
+    other["experiments"][0]["name"] = json!("other");
+    bench.write("other.json", &other);
+    let said = bench.lab(&["diff", "good.json", "other.json"]).code(118);
+    assert!(said.stderr.contains("no point in common"), "{said}");
+    let said = bench.lab(&["report", "absent.json"]).code(118);
+    assert!(said.stderr.contains("absent.json") && said.stderr.contains("No such file"), "{said}");
+    let said = bench.lab(&["diff", "good.json", "good.json", "--bound", "-1"]).code(2);
+    assert!(said.stderr.contains("--bound"), "{said}");
+    let said = bench.lab(&["rtt"]).code(2);
+    assert!(said.stderr.contains("tasuki lab --help"), "{said}");
+    fs::write(bench.path("file"), "").expect("a file");
+    let said = bench.lab(&["report", "good.json", "--out", "file"]).code(1);
+    assert!(said.stderr.contains("cannot write to file"), "{said}");
+    let said = bench.lab(&["open"]).code(118);
+    assert!(said.stderr.contains("tasuki lab report"), "{said}");
+}
+
+#[test]
+fn a_report_is_written_and_a_missing_browser_is_one_sentence() {
+    let bench = Bench::new();
+    bench.write("results.json", &results(1, 1.0));
+    // Twice: the second replaces the first.
+    let _ = bench.lab(&["report", "results.json"]).success();
+    let said = bench.lab(&["report", "results.json"]).success();
+    assert!(
+        said.stdout.contains("report/report.html") && said.stdout.contains("10 rounds"),
+        "{said}"
+    );
+    let names = fs::read_dir(bench.path("report")).expect("a directory");
+    let mut names: Vec<String> = names
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names.len(), 1 + 2 * FIGURES.len(), "{names:?}");
+    assert!(names.contains(&"synthetic-round-trip.svg".to_owned()), "{names:?}");
+    let csv = fs::read_to_string(bench.path("report/synthetic-send.csv")).expect("a file");
+    assert_eq!(csv.lines().count(), 1 + 5 * 7 * 10);
+    let mut command = Command::new(tasuki_binary());
+    command.args(["lab", "open"]).current_dir(bench.directory.path()).env("PATH", "/nonexistent");
+    let said = Running::start(command).finish().code(127);
+    assert!(said.stderr.contains("xdg-open is not installed"), "{said}");
+}
+
+/// A run of the browser at this address.
+fn browse(address: &str, width: u32, dark: bool, words: &[String]) -> Finished {
+    let mut command = Command::new(BROWSER);
+    let scheme = if dark { 0 } else { 1 };
+    command
+        .args(["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr"])
+        .arg(format!("--window-size={width},{HEIGHT}"))
+        .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
+        .args(["--virtual-time-budget=5000", "--timeout=60000"])
+        .args(words)
+        .arg(address);
+    Running::start(command).finish_within(BROWSER_PATIENCE).success()
+}
+
+/// The value of an attribute of the element with the self-test's result.
+fn attribute<'a>(document: &'a str, name: &str) -> &'a str {
+    let element = document.split_once("<pre id=\"selftest-result\"").map(|(_, rest)| rest);
+    let value = element.and_then(|rest| rest.split_once(&format!("data-{name}=\"")));
+    value.and_then(|(_, rest)| rest.split('"').next()).unwrap_or("")
+}
+
+#[test]
+fn a_report_works_in_a_browser() {
+    if !installed(BROWSER) {
+        return skip(&format!("no {BROWSER}: `scripts/deps.sh programs` installs it"));
+    }
+    let bench = Bench::new();
+    bench.write("results.json", &results(1, 1.0));
+    let _ = bench.lab(&["report", "results.json"]).success();
+    let page = format!("file://{}", bench.path("report/report.html").display());
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/lab");
+    fs::create_dir_all(&kept).expect("a directory");
+    for (width, dark) in [(1280, false), (1280, true), (390, false), (390, true)] {
+        let said = browse(&format!("{page}#selftest"), width, dark, &["--dump-dom".to_owned()]);
+        let document = &said.stdout;
+        let report =
+            document.split_once("<pre id=\"selftest-result\"").map_or("", |(_, rest)| rest);
+        assert_eq!(
+            attribute(document, "result"),
+            "good",
+            "{width} {dark}: {report}\n{}",
+            said.stderr
+        );
+        let checks: usize = attribute(document, "checks").parse().expect("a number");
+        assert!(checks > 14 * FIGURES.len(), "{checks} checks: {report}");
+        assert_eq!(attribute(document, "width"), width.to_string());
+        let paper = if dark { "rgb(20, 23, 26)" } else { "rgb(255, 255, 255)" };
+        assert_eq!(attribute(document, "paper"), paper);
+        // Errors, and what the page's policy forbids.
+        assert!(!said.stderr.contains(":CONSOLE"), "{}", said.stderr);
+        let theme = if dark { "dark" } else { "light" };
+        let picture = kept.join(format!("report-{width}-{theme}.png"));
+        let _ = browse(&page, width, dark, &[format!("--screenshot={}", picture.display())]);
+        let size = fs::metadata(&picture).expect("a screenshot").len();
+        assert!(size > 20_000, "{} has {size} bytes", picture.display());
+    }
+}
