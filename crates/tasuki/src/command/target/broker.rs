@@ -11,9 +11,13 @@
 //!      state, known keys ◀─────────┘ └── its requests ─┘  (a channel: the target's standard input)
 //! ```
 //!
+//! A target that is taken over gets no more of the broker than its requests: state of [`MOST_LUNS`]
+//! units, each bounded by a message's length, and whether a key is known.
+//!
 //! The broker takes the folder for state from the target, which has read the configuration. It does
 //! so once, and before the target is ready: until then no byte from outside has reached it.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
@@ -25,7 +29,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sandbox::{Demand, UserLease};
 use shm::channel::TryRecv;
 use shm::{Channel, ChannelError};
-use storage::{DeviceError, StateFolder, StateStore as _};
+use storage::{DeviceError, LunNumber, MOST_LUNS, StateFolder, StateStore as _};
 
 use super::broker_messages::{BrokerReply, BrokerRequest, unit};
 use crate::command::background::Ready;
@@ -37,6 +41,8 @@ use crate::supervisor::{Signals, lease_user};
 
 /// The option that makes the command the target itself.
 const BROKERED: &str = "--brokered";
+/// Longest request, bytes: the registrations of a unit, 256 at most, as numbers in JSON.
+const LONGEST: usize = 512 << 10;
 
 /// Starts the target of this command line, and is its broker until it ends. `ready` is called when
 /// initiators can connect.
@@ -49,8 +55,15 @@ pub(super) fn run(ready: Ready) -> Result<u8, Failure> {
     let (line, end) = Channel::pair().map_err(|error| failed(&error))?;
     let mut signals = Signals::catch()?;
     let target = TargetProcess::start(demand, end)?;
-    let mut broker =
-        Broker { demand, line, target, ready: Some(ready), prepared: None, failure: None };
+    let mut broker = Broker {
+        demand,
+        line: line.limited(LONGEST, 0),
+        target,
+        ready: Some(ready),
+        prepared: None,
+        failure: None,
+        stored: BTreeSet::new(),
+    };
     let done = broker.serve(&mut signals);
     if let Err(error) = &done {
         tracing::error!(%error, "the target is ended");
@@ -82,6 +95,8 @@ struct Broker {
     prepared: Option<Prepared>,
     /// Why the target does not serve.
     failure: Option<Failure>,
+    /// Units whose state was stored.
+    stored: BTreeSet<LunNumber>,
 }
 
 impl Broker {
@@ -151,7 +166,13 @@ impl Broker {
                 })
             }
             BrokerRequest::Store { lun, state } => {
-                let stored = self.state()?.store(unit(lun).map_err(no_unit)?, &state.into());
+                let unit = unit(lun).map_err(no_unit)?;
+                self.stored.insert(unit);
+                if self.stored.len() > MOST_LUNS {
+                    self.stored.remove(&unit);
+                    return Err(no_unit(format!("state of {MOST_LUNS} units was stored before")));
+                }
+                let stored = self.state()?.store(unit, &state.into());
                 stored.map(|()| BrokerReply::Done).map_err(|error| {
                     Failure::system(format!("store the state of unit {lun}"), error)
                 })
