@@ -39,10 +39,15 @@ use crate::runtime_dir::{RuntimeDir, SocketFile};
 use crate::settings;
 use crate::supervisor::{Signals, lease_user};
 
-/// The option that makes the command the target itself.
-const BROKERED: &str = "--brokered";
+/// Set for the target's process, whose standard input is the line to its broker.
+const BROKERED: &str = "TASUKI_TARGET_BROKERED";
 /// Longest request, bytes: the registrations of a unit, 256 at most, as numbers in JSON.
 const LONGEST: usize = 512 << 10;
+
+/// Is this the target's process?
+pub(super) fn is_target() -> bool {
+    std::env::var_os(BROKERED).is_some()
+}
 
 /// Starts the target of this command line, and is its broker until it ends. `ready` is called when
 /// initiators can connect.
@@ -223,7 +228,7 @@ impl TargetProcess {
     fn start(demand: Demand, line: Channel) -> Result<Self, Failure> {
         let failed = |error| Failure::system("start the target", error);
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("tasuki-target").args(std::env::args_os().skip(1)).arg(BROKERED);
+        command.arg0("tasuki-target").args(std::env::args_os().skip(1)).env(BROKERED, "1");
         // A terminal's Ctrl-C is for the broker, which passes it on.
         command.process_group(0);
         command.stdin(std::os::fd::OwnedFd::from(line)).stdout(Stdio::null());
