@@ -273,6 +273,7 @@ fn a_call_outside_of_the_list_ends_the_target() {
     eventually("the broker says so", || log(&world).contains("does not allow (the log names it)"));
     let log = log(&world);
     assert!(log.contains("the process target made the system call getppid (110)"), "{log}");
+    fs::remove_file(world.outside("/run/tasuki/disks.target.log")).unwrap();
     world.down("net");
     world.assert_nothing_left();
 }

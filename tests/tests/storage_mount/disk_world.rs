@@ -121,8 +121,8 @@ impl DiskWorld {
     /// Sends a signal to the target, and none to its broker.
     pub(crate) fn signal_target(&self, signal: Signal) {
         let targets = self.processes_of(["target", "up"]).into_iter().filter(|pid| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            line.ends_with(b"--brokered\0")
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            name.trim() == "tasuki-target"
         });
         targets.for_each(|pid| kill_process(pid, signal).unwrap());
     }

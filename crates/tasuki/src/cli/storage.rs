@@ -100,9 +100,6 @@ pub(crate) struct TargetUpArgs {
     /// Stay in the foreground; tell systemd when ready (NOTIFY_SOCKET)
     #[arg(long)]
     pub(crate) foreground: bool,
-    /// Be the target itself; only its broker starts it. Standard input is the line to the broker.
-    #[arg(long, hide = true)]
-    pub(crate) brokered: bool,
 }
 
 /// A target

@@ -54,7 +54,7 @@ pub(crate) fn target(args: &TargetArgs) -> Result<u8, Failure> {
 }
 
 fn begin(args: &TargetUpArgs) -> Result<u8, Failure> {
-    if args.brokered {
+    if broker::is_target() {
         return served::serve(args);
     }
     if let Some(log) = background::log_path() {

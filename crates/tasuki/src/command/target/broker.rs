@@ -11,9 +11,13 @@
 //!      state, known keys ◀─────────┘ └── its requests ─┘  (a channel: the target's standard input)
 //! ```
 //!
+//! A target that is taken over gets no more of the broker than its requests: state of [`MOST_LUNS`]
+//! units, each bounded by a message's length, and whether a key is known.
+//!
 //! The broker takes the folder for state from the target, which has read the configuration. It does
 //! so once, and before the target is ready: until then no byte from outside has reached it.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
@@ -25,7 +29,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sandbox::{Demand, UserLease};
 use shm::channel::TryRecv;
 use shm::{Channel, ChannelError};
-use storage::{DeviceError, StateFolder, StateStore as _};
+use storage::{DeviceError, LunNumber, MOST_LUNS, StateFolder, StateStore as _};
 
 use super::broker_messages::{BrokerReply, BrokerRequest, unit};
 use crate::command::background::Ready;
@@ -35,8 +39,15 @@ use crate::runtime_dir::{RuntimeDir, SocketFile};
 use crate::settings;
 use crate::supervisor::{Signals, lease_user};
 
-/// The option that makes the command the target itself.
-const BROKERED: &str = "--brokered";
+/// Set for the target's process, whose standard input is the line to its broker.
+const BROKERED: &str = "TASUKI_TARGET_BROKERED";
+/// Longest request, bytes: the registrations of a unit, 256 at most, as numbers in JSON.
+const LONGEST: usize = 512 << 10;
+
+/// Is this the target's process?
+pub(super) fn is_target() -> bool {
+    std::env::var_os(BROKERED).is_some()
+}
 
 /// Starts the target of this command line, and is its broker until it ends. `ready` is called when
 /// initiators can connect.
@@ -49,8 +60,15 @@ pub(super) fn run(ready: Ready) -> Result<u8, Failure> {
     let (line, end) = Channel::pair().map_err(|error| failed(&error))?;
     let mut signals = Signals::catch()?;
     let target = TargetProcess::start(demand, end)?;
-    let mut broker =
-        Broker { demand, line, target, ready: Some(ready), prepared: None, failure: None };
+    let mut broker = Broker {
+        demand,
+        line: line.limited(LONGEST, 0),
+        target,
+        ready: Some(ready),
+        prepared: None,
+        failure: None,
+        stored: BTreeSet::new(),
+    };
     let done = broker.serve(&mut signals);
     if let Err(error) = &done {
         tracing::error!(%error, "the target is ended");
@@ -82,6 +100,8 @@ struct Broker {
     prepared: Option<Prepared>,
     /// Why the target does not serve.
     failure: Option<Failure>,
+    /// Units whose state was stored.
+    stored: BTreeSet<LunNumber>,
 }
 
 impl Broker {
@@ -151,7 +171,13 @@ impl Broker {
                 })
             }
             BrokerRequest::Store { lun, state } => {
-                let stored = self.state()?.store(unit(lun).map_err(no_unit)?, &state.into());
+                let unit = unit(lun).map_err(no_unit)?;
+                self.stored.insert(unit);
+                if self.stored.len() > MOST_LUNS {
+                    self.stored.remove(&unit);
+                    return Err(no_unit(format!("state of {MOST_LUNS} units was stored before")));
+                }
+                let stored = self.state()?.store(unit, &state.into());
                 stored.map(|()| BrokerReply::Done).map_err(|error| {
                     Failure::system(format!("store the state of unit {lun}"), error)
                 })
@@ -202,7 +228,7 @@ impl TargetProcess {
     fn start(demand: Demand, line: Channel) -> Result<Self, Failure> {
         let failed = |error| Failure::system("start the target", error);
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("tasuki-target").args(std::env::args_os().skip(1)).arg(BROKERED);
+        command.arg0("tasuki-target").args(std::env::args_os().skip(1)).env(BROKERED, "1");
         // A terminal's Ctrl-C is for the broker, which passes it on.
         command.process_group(0);
         command.stdin(std::os::fd::OwnedFd::from(line)).stdout(Stdio::null());
