@@ -1,5 +1,5 @@
-//! The rows of `compare` as a results file of the lab (docs/reference/lab-results.md), which `tasuki
-//! lab` compares and shows.
+//! The rows of `compare` as a results file of the lab (docs/reference/lab-results.md), which
+//! `tasuki lab` compares and shows.
 //!
 //! A figure is one measure of one kind of set-up and role. Its series are the set-ups, its base is
 //! the kernel's, its places are the sizes. Each row gives one sample, in its round. The file is
