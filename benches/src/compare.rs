@@ -18,7 +18,7 @@ use crate::machine::Watch;
 use crate::processor_time::{self, KernelThreads};
 use crate::progress::Progress;
 use crate::protocol::Test;
-use crate::results::Run;
+use crate::results::ResultsRun;
 use crate::row::Row;
 use crate::setup::{Build, Role, Setup};
 use crate::{paired, report};
@@ -150,7 +150,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<()> {
 }
 
 /// The run, for its results file. Its figures are measured again with the same rounds and sizes.
-fn run_of(args: &CompareArgs) -> Result<Run> {
+fn run_of(args: &CompareArgs) -> Result<ResultsRun> {
     let mut words = format!(" --rounds {}", args.rounds);
     for (is_set, word) in [(args.quick, " --quick"), (args.unpinned, " --unpinned")] {
         words.push_str(if is_set { word } else { "" });
@@ -162,7 +162,7 @@ fn run_of(args: &CompareArgs) -> Result<Run> {
     if let Some(before) = &args.before {
         words.push_str(&format!(" --before {}", before.display()));
     }
-    Run::new(&args.tasuki, args.rounds, congestion, &words)
+    ResultsRun::new(&args.tasuki, args.rounds, congestion, &words)
 }
 
 /// The builds of Tasuki that are measured, the new one first.

@@ -1,5 +1,5 @@
-//! The rows of `compare` as a results file of the lab (docs/reference/lab-results.md), which `tasuki
-//! lab` compares and shows.
+//! The rows of `compare` as a results file of the lab (docs/reference/lab-results.md), which
+//! `tasuki lab` compares and shows.
 //!
 //! A figure is one measure of one kind of set-up and role. Its series are the set-ups, its base is
 //! the kernel's, its places are the sizes. Each row gives one sample, in its round. The file is
@@ -105,7 +105,7 @@ const MEASURES: [Measure; 9] = [
 ];
 
 /// The run that the rows are of.
-pub(crate) struct Run {
+pub(crate) struct ResultsRun {
     made: Origin,
     began: SystemTime,
     /// Rounds that were asked for.
@@ -115,7 +115,7 @@ pub(crate) struct Run {
     words: String,
 }
 
-impl Run {
+impl ResultsRun {
     /// Begins. `words` are the options of the command that all its figures need.
     pub(crate) fn new(tasuki: &Path, rounds: u32, congestion: &str, words: &str) -> Result<Self> {
         let began = SystemTime::now();
@@ -311,8 +311,8 @@ mod tests {
         Row { setup, build, role, round, sample, cpu: None, gib: 1.0, machine }
     }
 
-    fn run(rounds: u32) -> Run {
-        Run {
+    fn run(rounds: u32) -> ResultsRun {
+        ResultsRun {
             made: Origin::default(),
             began: SystemTime::now(),
             rounds,

@@ -1,5 +1,5 @@
-//! Files of synthetic samples: their noise is that of a machine with neighbours. It is in proportion
-//! to the value, one sample in twenty is far off, and whole rounds and whole runs are slower.
+//! Files of synthetic samples: their noise is that of a machine with neighbours. It is in
+//! proportion to the value, one sample in twenty is far off, whole rounds and runs are slower.
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;

@@ -67,7 +67,8 @@ fn overall(compared: &[Compared]) -> Option<String> {
     let bases: Vec<&str> = bases.into_iter().collect();
     (!compared.is_empty()).then(|| {
         format!(
-            "Compared with {} round by round, {} better, {} worse, and {alike} cannot be told apart.",
+            "Compared with {} round by round, {} better, {} worse, and {alike} cannot be told \
+             apart.",
             bases.join(" and "),
             are(better),
             are(worse),

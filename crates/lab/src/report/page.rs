@@ -6,9 +6,10 @@ use base64ct::{Base64, Encoding as _};
 use sha2::{Digest as _, Sha256};
 
 use super::escape::{json, text};
+use super::findings::sentences;
 use super::number::short;
 use super::view::{FigureData, FigureView};
-use super::{findings, plot, table};
+use super::{plot, table};
 use crate::results::{Results, Sample};
 use crate::statistics::median_interval;
 
@@ -20,10 +21,11 @@ pub(super) fn html(results: &Results, experiments: &[Vec<FigureView>]) -> String
     let mut html = head();
     html.push_str("<body>\n<header><h1>Tasuki lab report</h1>\n");
     html.push_str(
-        "<button type=\"button\" id=\"theme\" hidden>Theme: as the system</button></header>\n<main>\n",
+        "<button type=\"button\" id=\"theme\" hidden>Theme: as the system</button></header>\n\
+         <main>\n",
     );
     html.push_str("<section id=\"findings\"><h2>What was found</h2>\n<ul>\n");
-    for sentence in findings::sentences(results, experiments) {
+    for sentence in sentences(results, experiments) {
         let _ = writeln!(html, "<li>{}</li>", text(&sentence));
     }
     html.push_str("</ul></section>\n");
@@ -88,8 +90,8 @@ fn one_figure(html: &mut String, figure: &FigureView) {
     let _ = writeln!(
         html,
         "<article id=\"{id}\"><h3>{title}</h3>\n<p class=\"about\">{} by {}; {}. A bar is the 95 % \
-         interval of a median.{}</p>\n<div class=\"plot\" data-figure=\"{id}\"><noscript>{}</noscript>\
-         </div>",
+         interval of a median.{}</p>\n<div class=\"plot\" data-figure=\"{id}\">\
+         <noscript>{}</noscript></div>",
         text(&figure.unit),
         text(&figure.x_title),
         figure.better(),

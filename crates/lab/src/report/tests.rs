@@ -77,14 +77,16 @@ fn the_sentences_say_what_was_found() {
     assert_eq!(
         said,
         [
-            "6 points in 2 figures were measured in 6 rounds on Linux 6, some model with 2 processors.",
-            "Compared with Linux round by round, 1 point is better, 1 point is worse, and 1 cannot be told \
-             apart.",
-            "The best point is “split” in “Send” at 1 KiB: 1.5 times the value of Linux (1.5 to 1.5; \
-             higher is better).",
+            "6 points in 2 figures were measured in 6 rounds on Linux 6, some model with \
+             2 processors.",
+            "Compared with Linux round by round, 1 point is better, 1 point is worse, and 1 \
+             cannot be told apart.",
+            "The best point is “split” in “Send” at 1 KiB: 1.5 times the value of Linux (1.5 to \
+             1.5; higher is better).",
             "The worst point is “split” in “Send” at 64 KiB: 0.5 times the value of Linux (0.5 to \
              0.5; higher is better).",
-            "1 of 6 points are noisy: the interval is wider than ±5 %. 2 samples failed or discarded.",
+            "1 of 6 points are noisy: the interval is wider than ±5 %. 2 samples failed or \
+             discarded.",
             "The machine's wake-up was 7 µs, at most 9.",
         ]
     );

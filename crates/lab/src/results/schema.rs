@@ -1,4 +1,4 @@
-//! The types of the file. Every key is documented in docs/reference/lab-results.md; a test compares.
+//! The types of the file. A test compares their keys with docs/reference/lab-results.md.
 
 use std::collections::BTreeMap;
 

@@ -11,7 +11,10 @@ fn file() -> Value {
             "samples": [{"round": 0, "value": values[0]}, {"round": 1, "value": values[1]}],
         })
     };
-    let series = |name: &str, by: f64| json!({"name": name, "points": [point(64, [by, 2.0 * by]), point(1024, [3.0 * by; 2])]});
+    let series = |name: &str, by: f64| {
+        let points = [point(64, [by, 2.0 * by]), point(1024, [3.0 * by; 2])];
+        json!({"name": name, "points": points})
+    };
     json!({
         "format": FORMAT,
         "version": VERSION,

@@ -6,7 +6,7 @@ mod diff;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use lab::{MOST_FILE_BYTES, Results, report};
 
@@ -69,7 +69,8 @@ fn open(args: &LabOpenArgs) -> Result<u8, Failure> {
         let sentence = format!("no browser opens ({why}): open {} in one", page.display());
         Failure::new(Code::NotFound, sentence)
     };
-    match Command::new("xdg-open").arg(&page).status() {
+    // It writes a line for each browser that it misses.
+    match Command::new("xdg-open").arg(&page).stderr(Stdio::null()).status() {
         Ok(status) if status.success() => Ok(0),
         Ok(status) => Err(no_browser(format!("xdg-open: {status}"))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

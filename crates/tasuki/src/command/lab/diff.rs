@@ -13,6 +13,9 @@ use crate::exit::{Code, Failure};
 /// Things that cannot be compared, of which a table names this many.
 const MOST_UNPAIRED: usize = 10;
 
+/// A base that has changed by less than this is not worth a line.
+const LEAST_DRIFT: f64 = 0.01;
+
 /// What `--json` prints.
 #[derive(Serialize)]
 struct DiffAnswer<'a> {
@@ -73,7 +76,7 @@ fn text(difference: &Difference) -> String {
         (Judgement::Regression, format!("Worse by more than {percent} %")),
         (
             Judgement::Suspected,
-            format!("Perhaps worse by more than {percent} %: measure more rounds"),
+            format!("Perhaps worse by more than {percent} % (more rounds tell)"),
         ),
         (Judgement::Improvement, format!("Better by more than {percent} %")),
     ];
@@ -84,7 +87,8 @@ fn text(difference: &Difference) -> String {
             let _ = writeln!(text, "{title}:\n{}", list(&changes));
         }
     }
-    for drift in &difference.drifts {
+    let far = |drift: &&Drift| (drift.ratio - 1.0).abs() > LEAST_DRIFT;
+    for drift in difference.drifts.iter().filter(far) {
         let (base, figure) = (&drift.base, &drift.figure);
         let by = signed(drift.ratio);
         let _ = writeln!(text, "{base} itself has changed by {by} in {figure}: ratios are to it.");
@@ -112,9 +116,10 @@ fn list(changes: &[&Change]) -> String {
             .low
             .zip(change.high)
             .map_or(String::new(), |(low, high)| format!("{} to {}", signed(low), signed(high)));
-        let unit = match &change.base {
-            Some(base) => format!("x {base}"),
-            None => change.unit.clone(),
+        let unit = match (&change.base, change.x) {
+            (_, None) => "x before".to_owned(),
+            (Some(base), _) => format!("x {base}"),
+            (None, _) => change.unit.clone(),
         };
         vec![
             change.figure.clone(),
