@@ -42,7 +42,7 @@ fn requests(args: &StorageArgs) -> Vec<Requests> {
 }
 
 /// One of the three set-ups.
-struct Column<'a> {
+struct BlockColumn<'a> {
     name: &'static str,
     world: &'a StorageWorld,
     cipher: BlockCipher,
@@ -51,7 +51,7 @@ struct Column<'a> {
     counted: Counted,
 }
 
-impl<'a> Column<'a> {
+impl<'a> BlockColumn<'a> {
     fn new(
         name: &'static str,
         world: &'a StorageWorld,
@@ -99,14 +99,14 @@ pub(super) fn run(args: &StorageArgs, number: usize, rows: &mut Vec<StorageRow>)
     let clear = StorageWorld::new(&args.tasuki, number, path, &TRANSPORTS[0], &back_ends)?;
     let protected = StorageWorld::new(&args.tasuki, number + 1, path, esp, &back_ends)?;
     let columns = [
-        Column::new(ABOVE, &clear, BlockCipher::TripleDes, PORT)?,
-        Column::new(BELOW, &protected, BlockCipher::None, PORT)?,
-        Column::new(NEITHER, &clear, BlockCipher::None, PORT + 1)?,
+        BlockColumn::new(ABOVE, &clear, BlockCipher::TripleDes, PORT)?,
+        BlockColumn::new(BELOW, &protected, BlockCipher::None, PORT)?,
+        BlockColumn::new(NEITHER, &clear, BlockCipher::None, PORT + 1)?,
     ];
     let seconds = args.seconds().max(LEAST_SECONDS);
     for requests in requests(args) {
         for round in 0..args.rounds() {
-            let mut order: Vec<&Column<'_>> = columns.iter().collect();
+            let mut order: Vec<&BlockColumn<'_>> = columns.iter().collect();
             if round % 2 == 1 {
                 order.reverse();
             }

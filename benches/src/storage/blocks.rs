@@ -1,10 +1,10 @@
 //! The fifth paper's measurement with plain sockets: a program reads blocks from another one, which
 //! encrypts each as a whole, above TCP.
 //!
-//! The cipher is the paper's, triple DES in CBC mode, with HMAC-SHA1-96, as ESP has it (RFC 2451, RFC
-//! 2404). Both programs run on instances by the preloaded library. A request is the block's length,
-//! four bytes. The reader keeps so many requests open, so the server encrypts the next block while
-//! one is on its way.
+//! The cipher is the paper's, triple DES in CBC mode, with HMAC-SHA1-96, as ESP has it (RFC 2451,
+//! RFC 2404). Both programs run on instances by the preloaded library. A request is the block's
+//! length, four bytes. The reader keeps so many requests open, so the server encrypts the next
+//! block while one is on its way.
 //!
 //! Without a cipher the same programs measure ESP below TCP, or nothing.
 
