@@ -1,8 +1,8 @@
 //! The sending half: it gives each record its number and key in order, and seals.
 //!
 //! * **Copies: none.** [`SealJob::run`] encrypts the chunk where it lies, and
-//!   [`SealJob::run_into`] from there to where it is sent from. The header, and the tail of padding and tag, are
-//!   written beside it. The caller sends the three parts in this order.
+//!   [`SealJob::run_into`] from there to where it is sent from. The header, and the tail of padding
+//!   and tag, are written beside it. The caller sends the three parts in this order.
 //! * **Order and work are apart.** [`Sealer::begin`] gives the next number and key to a
 //!   [`SealJob`], which can run on any thread while the record before is on the wire. Records are
 //!   sent in the order of `begin`. A job that is dropped leaves a gap, which the peer refuses.
