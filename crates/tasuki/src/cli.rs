@@ -467,6 +467,7 @@ mod tests {
                 "target",
                 "disk",
                 "key",
+                "lab",
                 "completion"
             ]
         );
