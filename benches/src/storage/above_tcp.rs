@@ -62,7 +62,11 @@ impl<'a> BlockColumn<'a> {
         let words = ["serve-blocks", "--bind", &port, "--cipher", cipher.word()];
         let server = BenchServer::new(world, &words)?;
         let mut target = world.processes(StorageSide::Target)?;
-        target.push(server.first_line.trim().parse().context("the server's process")?);
+        // A program on the instance may be listed as one of its processes.
+        let server_process = server.first_line.trim().parse().context("the server's process")?;
+        if !target.contains(&server_process) {
+            target.push(server_process);
+        }
         let initiator = world.processes(StorageSide::Initiator)?;
         let counted = Counted { target, initiator };
         Ok(Self { name, world, cipher, port, _server: server, counted })
