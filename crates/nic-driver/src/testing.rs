@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use abi::offload::{Features, RxOffload, TxOffload};
 use shm::Region;
 
-use crate::device::{Device, Part, Placed, Received};
+use crate::device::{Device, Part, Pending, Placed, Received};
 
 /// Bytes that it leaves free before a frame that it receives in place.
 const HEADROOM: usize = 256;
@@ -37,6 +37,8 @@ pub(crate) struct Wire {
     /// The pool that it receives into in place, and the pages that it has of it.
     pub(crate) pool: Option<(Arc<Region>, usize)>,
     pub(crate) posted: VecDeque<usize>,
+    /// What it says of frames that nothing reports.
+    pub(crate) pending: Pending,
 }
 
 /// A [`Wire`] for device and test; never borrowed twice at a time.
@@ -159,6 +161,10 @@ impl Device for Fake {
         wire.sent.push(bytes);
         wire.left.push(offload);
         Ok(true)
+    }
+
+    fn pending(&self) -> Pending {
+        self.wire.borrow().pending
     }
 
     fn poll_fd(&self) -> BorrowedFd<'_> {

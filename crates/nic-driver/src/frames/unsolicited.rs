@@ -19,10 +19,15 @@ impl<D: Device> Frames<D> {
         self.unsolicited.ready = self.unsolicited.exists;
     }
 
-    /// May there be frames that the epoll set does not report again, but that have to wait? These
-    /// are unsolicited, or datagrams that the inet server has no time for.
+    /// May there be frames that the epoll set does not report again? These are unsolicited, or
+    /// datagrams that wait for the inet server or for the end of a pause.
+    ///
+    /// A pause may have ended since the last look: what had to wait then does not any more, and
+    /// still nothing reports it.
     pub(crate) fn has_later(&mut self) -> Result<bool, DriverError> {
-        Ok((self.unsolicited.ready || self.device.pending().later) && self.can_receive()?)
+        let pending = self.device.pending();
+        let unreported = self.unsolicited.ready || pending.later || pending.receive;
+        Ok(unreported && self.can_receive()?)
     }
 
     /// Receives a batch of unsolicited frames, or puts it off.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::device::Pending;
 use crate::frames::schedule::{ASK_EVERY, BATCH, PACE, REGULAR};
 
 const FEW: usize = BATCH as usize;
@@ -95,4 +96,19 @@ fn without_a_page_they_stay_in_the_device() {
     assert!(frames.has_later().unwrap());
     assert!(frames.step().unwrap());
     assert_eq!(received(&mut inet), [61]);
+}
+
+/// A pause of datagrams may end between the look for work and the look for what is to come later.
+/// A sleep without end would follow, since nothing reports the frames again.
+#[test]
+fn a_pause_that_ends_between_two_looks_is_no_reason_to_sleep() {
+    let (mut inet, mut frames, wire) = set_up();
+    inet.empty_page();
+    frames.step().unwrap();
+    wire.borrow_mut().pending = Pending { later: true, ..Pending::default() };
+    assert!(!frames.has_work().unwrap());
+    wire.borrow_mut().pending = Pending { receive: true, ..Pending::default() };
+    assert!(frames.has_later().unwrap());
+    wire.borrow_mut().pending = Pending::default();
+    assert!(!frames.has_later().unwrap());
 }
