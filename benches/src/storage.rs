@@ -13,6 +13,7 @@ mod aead;
 mod args;
 mod bench_server;
 mod blocks;
+mod chart;
 mod measure;
 mod peers;
 mod plan;

@@ -10,6 +10,7 @@ use plotters::prelude::*;
 use super::args::StorageArgs;
 use super::bench_server::BenchServer;
 use super::blocks::BlockCipher;
+use super::chart::{Chart, ChartLine};
 use super::measure::{Counted, Place, disk_bench, measure};
 use super::plan::{Access, BackEnd, Requests, StoragePath, TRANSPORTS};
 use super::row::StorageRow;
@@ -162,38 +163,60 @@ fn panel(
     paper: f64,
 ) -> Result<()> {
     let (above, below) = (points(rows, ABOVE, figure), points(rows, BELOW, figure));
-    let papers: Vec<_> = below.iter().map(|(size, value)| (*size, value * paper)).collect();
+    let papers = below.iter().map(|(size, value)| (*size, value * paper)).collect();
+    let grey = RGBColor(120, 120, 120);
     let lines = [
-        (ABOVE.to_owned(), above, BLUE, 2),
-        (BELOW.to_owned(), below, RED, 2),
-        (format!("the paper's: {paper:.2} of ESP"), papers, RGBColor(120, 120, 120), 1),
+        (ABOVE.to_owned(), above, BLUE),
+        (BELOW.to_owned(), below, RED),
+        (format!("the paper's: {paper:.2} of ESP"), papers, grey),
     ];
-    let all = || lines.iter().flat_map(|(_, points, ..)| points);
-    let most = all().map(|(_, value)| *value).fold(1.0, f64::max);
-    let largest = all().map(|(size, _)| *size).fold(8.0, f64::max);
-    let mut chart = ChartBuilder::on(area)
-        .caption(title, ("sans-serif", 20))
-        .margin(12)
-        .x_label_area_size(44)
-        .y_label_area_size(52)
-        .build_cartesian_2d((4.0_f64..largest).log_scale(), 0.0..most * 1.25)?;
-    chart
-        .configure_mesh()
-        .x_desc("KiB of a block (logarithmic)")
-        .y_desc(unit)
-        .x_label_formatter(&|kib| format!("{kib:.0}"))
-        .draw()?;
-    for (name, points, colour, width) in lines {
-        chart
-            .draw_series(LineSeries::new(points, colour.stroke_width(width)))?
-            .label(name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour));
+    let lines = lines.map(|(name, points, colour)| ChartLine { name, points, colour });
+    let chart = Chart {
+        title,
+        sizes: "KiB of a block (logarithmic)",
+        figure: unit,
+        least: 4.0,
+        legend: SeriesLabelPosition::UpperRight,
+    };
+    chart.draw(area, lines.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::MachineState;
+
+    #[test]
+    fn both_panels_have_our_lines_and_the_papers() {
+        let row = |column: &str, kib: u32, rate| StorageRow {
+            path: StoragePath::WireOne,
+            column: column.to_owned(),
+            back_end: BackEnd::Null,
+            requests: Requests { access: Access::Read, bytes: kib << 10, depth: 1 },
+            round: 0,
+            rate,
+            p50_us: None,
+            p99_us: None,
+            gib: 2.0,
+            target_cpu: (1.0, 2.0),
+            initiator_cpu: (3.0, 4.0),
+            machine: MachineState { wake_up_us: 5.0, steal_percent: 0.0, load: 1.0 },
+        };
+        assert_eq!(all_cpu(&row(ABOVE, 4, 1.0)), Some(5.0));
+        let rows = [
+            row(ABOVE, 64, 200.0),
+            row(ABOVE, 4, 800.0),
+            row(BELOW, 4, 900.0),
+            row(BELOW, 64, 180.0),
+        ];
+        let expected = [(4.0, 3.125), (64.0, 12.5)];
+        assert_eq!(points(&rows, ABOVE, StorageRow::mib), expected);
+        let file = std::env::temp_dir().join(format!("tb-blocks-{}.svg", std::process::id()));
+        plot(&rows, &file).unwrap();
+        let picture = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        for words in [ABOVE, BELOW, "1.30 of ESP", "0.97 of ESP"] {
+            assert!(picture.contains(words), "{words} is missing");
+        }
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK)
-        .draw()?;
-    Ok(())
 }

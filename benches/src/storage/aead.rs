@@ -11,6 +11,7 @@ use plotters::prelude::*;
 use seal::{HEADER_LEN, Opened, Receiver, Sealer, SessionSettings, Suite, halves_from_exporter};
 use serde::{Deserialize, Serialize};
 
+use super::chart::{Chart, ChartLine};
 use crate::median::median;
 
 /// Bytes that are sealed in a turn.
@@ -114,38 +115,21 @@ pub(super) fn markdown(rows: &[AeadRow]) -> String {
 
 /// Draws the speeds into an SVG file.
 pub(super) fn plot(rows: &[AeadRow], file: &Path) -> Result<()> {
-    let most = rows.iter().map(|row| row.gib_per_second).fold(1.0, f64::max);
     let area = SVGBackend::new(file, (720, 420)).into_drawing_area();
     area.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&area)
-        .caption("Sealing against the size of a record", ("sans-serif", 20))
-        .margin(12)
-        .x_label_area_size(44)
-        .y_label_area_size(52)
-        .build_cartesian_2d((1.0_f64..256.0).log_scale(), 0.0..most * 1.1)?;
-    chart
-        .configure_mesh()
-        .x_desc("KiB of a record (logarithmic)")
-        .y_desc("GiB a second, one processor")
-        .x_label_formatter(&|kib| format!("{kib:.0}"))
-        .draw()?;
-    for ((_, name), colour) in SUITES.iter().zip([BLUE, RED]) {
+    let lines = SUITES.iter().zip([BLUE, RED]).map(|((_, name), colour)| {
         let of_it = rows.iter().filter(|row| row.cipher == *name);
-        let points: Vec<(f64, f64)> =
-            of_it.map(|row| (row.bytes as f64 / 1024.0, row.gib_per_second)).collect();
-        let line = LineSeries::new(points.iter().copied(), colour.stroke_width(2));
-        chart
-            .draw_series(line)?
-            .label(*name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour));
-        chart.draw_series(points.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
-    }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK)
-        .draw()?;
+        let points = of_it.map(|row| (row.bytes as f64 / 1024.0, row.gib_per_second)).collect();
+        ChartLine { name: (*name).to_owned(), points, colour }
+    });
+    let chart = Chart {
+        title: "Sealing against the size of a record",
+        sizes: "KiB of a record (logarithmic)",
+        figure: "GiB a second, one processor",
+        least: 1.0,
+        legend: SeriesLabelPosition::LowerRight,
+    };
+    chart.draw(&area, lines.collect())?;
     area.present()?;
     Ok(())
 }

@@ -11,6 +11,9 @@ use crate::median::median;
 
 /// The base of ratios between transports.
 const PLAIN: &str = "plain";
+/// The sealed transport, and those that it is compared with beside plain.
+const SEALED: &str = "sealed";
+const PROTECTED: [&str; 2] = ["tls", "esp"];
 
 /// A figure of a row.
 type Figure = fn(&StorageRow) -> Option<f64>;
@@ -109,7 +112,7 @@ pub(super) fn transports(rows: &[StorageRow], names: &[&str]) -> String {
         let _ = writeln!(text, "\n### {}\n\n{}", path.title(), machine(&states));
         let _ = writeln!(text, "| back end | requests | transport | {COLUMNS} | rate to plain |");
         let _ = writeln!(text, "|---|---|---|{LINES}---|");
-        for ((_, back_end, requests), rows) in of_path {
+        for ((_, back_end, requests), rows) in &of_path {
             for name in names.iter().filter(|name| rows.iter().any(|row| row.column == **name)) {
                 let ratio = Ratio::of(rows, rate, [name, PLAIN]).filter(|_| *name != PLAIN);
                 let ratio = ratio.map_or(String::new(), |ratio| ratio.text());
@@ -118,8 +121,27 @@ pub(super) fn transports(rows: &[StorageRow], names: &[&str]) -> String {
                 let _ = writeln!(text, "| {back_end} | {title} | {name} | {cells} | {ratio} |");
             }
         }
+        text += &sealed_beside(&of_path);
     }
     text
+}
+
+/// Sealed to the other ways to protect bytes. Empty where neither was measured.
+fn sealed_beside(cases: &[&Case<'_>]) -> String {
+    let mut lines = String::new();
+    for ((_, back_end, requests), rows) in cases {
+        let to = |base| Ratio::of(rows, rate, [SEALED, base]).map_or("-".into(), |it| it.text());
+        let ratios = PROTECTED.map(to);
+        if ratios.iter().any(|ratio| ratio != "-") {
+            let (back_end, title) = (back_end.name(), requests.title());
+            let _ = writeln!(lines, "| {back_end} | {title} | {} |", ratios.join(" | "));
+        }
+    }
+    if lines.is_empty() {
+        return lines;
+    }
+    let heads = PROTECTED.map(|base| format!("sealed to {base}")).join(" | ");
+    format!("\n| back end | requests | {heads} |\n|---|---|---|---|\n{lines}")
 }
 
 /// The pairs of peers: title, ours, theirs, and the targets of depth 32 and of sequential reads.
@@ -275,7 +297,22 @@ mod tests {
             "| null | randread 4K, depth 1 | sealed | 4.88 | 1250 | 60.0 | - | 0.50, 1.00 \
              | 1.50, 2.00 | 0.85 (0.80 to 0.90) |"
         );
+        assert!(!text.contains("sealed to tls"), "{text}");
         assert_eq!(peers(&rows), "");
+    }
+
+    #[test]
+    fn sealed_is_compared_with_the_other_protections() {
+        let rows = [
+            row("plain", 0, 1000.0, 50.0),
+            row("sealed", 0, 900.0, 60.0),
+            row("tls", 0, 600.0, 60.0),
+            row("sealed", 1, 800.0, 60.0),
+            row("tls", 1, 800.0, 60.0),
+        ];
+        let text = transports(&rows, &["plain", "tls", "sealed", "esp"]);
+        let line = text.lines().last().unwrap();
+        assert_eq!(line, "| null | randread 4K, depth 1 | 1.25 (1.00 to 1.50) | - |");
     }
 
     #[test]
