@@ -24,7 +24,8 @@ programs_people_run="databases web_servers languages inetd file_transfer network
 # Leaves out the versions of a test for the other modes.
 in_split="--skip fused_mode --skip library_mode"
 # These take longest, and begin first.
-long="native idle transfer dhcp devices death faults crowd hostile passt pcap esp"
+long="storage socket_table languages devices native storage_mount storage_secure esp transfer offload names idle dhcp
+    death faults crowd hostile passt pcap"
 
 built=$(mktemp)
 trap 'rm -f "$built"' EXIT
@@ -71,7 +72,7 @@ if [ "${1:-}" = programs ]; then
     exit
 fi
 
-others=$(awk -v long=" $long " 'index(long, " " $1 " ") == 0 { print $1 }' "$built")
+others=$(awk -v long=" $(echo $long) " 'index(long, " " $1 " ") == 0 { print $1 }' "$built")
 {
     programs TASUKI_TEST_MODE=split "$long $others"
     programs TASUKI_TEST_MODE=fused "$in_fused" "--skip _mode"

@@ -5,7 +5,8 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+builder=
+trap '[ -z "$builder" ] || kill "$builder" 2>/dev/null; rm -f "$log"' EXIT
 failed_stages=
 
 # stage NAME COMMAND...: runs the command, shows its output, remembers whether it failed.
@@ -22,7 +23,15 @@ stage() {
 }
 set -o pipefail
 
+release_build() {
+    cargo build --release -p tasuki -p tasuki-preload -p tasuki-c -p tasuki-nbdkit
+}
+
 stage "tools" scripts/deps.sh
+# Unit tests wait, and optimising ends on one processor: both at once take less time. The stage below waits for
+# cargo's lock, or builds what is missing, and tells what failed.
+release_build >/dev/null 2>&1 &
+builder=$!
 stage "format" cargo fmt --all --check
 stage "lints" cargo clippy --workspace --all-targets -- -D warnings
 stage "documentation" scripts/doc.sh
@@ -30,7 +39,8 @@ stage "packetdrill plug-in" cargo build -p tasuki-packetdrill-plugin
 stage "units" cargo test --workspace --exclude tasuki-tests --no-fail-fast
 stage "models" scripts/loom.sh
 stage "fuzzing" scripts/fuzz.sh
-stage "release build" cargo build --release -p tasuki -p tasuki-preload -p tasuki-c -p tasuki-nbdkit
+stage "release build" release_build
+builder=
 stage "real processes" scripts/real-processes.sh
 
 # The sums of all "test result:" lines; a test that printed SKIP has not passed.
