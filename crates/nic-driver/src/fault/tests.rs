@@ -203,9 +203,10 @@ fn frames_are_those_of_a_wire_otherwise() {
     assert_eq!(received, Some(Received::plain(60)), "what the device knows is not believed");
 }
 
-/// Waits until the device's timer has fired.
-fn wait_for_timer(device: &FaultDevice<Fake>) {
+/// Sleeps as the driver does, until the device's timer has fired.
+fn wait_for_timer(device: &mut FaultDevice<Fake>) {
     use rustix::event::{PollFd, PollFlags, poll};
+    assert!(device.prepare_sleep(true));
     let timer = device.timer_fd().unwrap();
     poll(&mut [PollFd::new(&timer, PollFlags::IN)], None).unwrap();
 }
@@ -220,7 +221,7 @@ fn with_a_delay_frames_of_both_directions_come_later_and_in_order() {
     for n in 0..3 {
         assert!(device.transmit(&[Part::local(&frame(n))], TxOffload::NONE).unwrap());
     }
-    wait_for_timer(&device);
+    wait_for_timer(&mut device);
     assert!(began.elapsed() >= DELAY);
     while wire.borrow().sent.len() < 3 {
         assert_eq!(device.receive(&mut [0; 4096]).unwrap(), None);
@@ -232,13 +233,30 @@ fn with_a_delay_frames_of_both_directions_come_later_and_in_order() {
     let began = Instant::now();
     let mut page = [0; 4096];
     assert_eq!(device.receive(&mut page).unwrap(), None, "they are on their way");
-    wait_for_timer(&device);
+    wait_for_timer(&mut device);
     assert!(began.elapsed() >= DELAY);
     for n in 5..7 {
         while device.receive(&mut page).unwrap().is_none() {}
         assert_eq!(number(&page), n);
     }
     assert_eq!(device.pending(), Pending::default());
+}
+
+#[test]
+fn a_frame_that_was_not_due_at_the_look_before_a_sleep_is_reported_once() {
+    const DELAY: Duration = Duration::from_millis(50);
+    let (fake, wire) = Fake::new();
+    let config = FaultConfig { delay_us: 50_000, ..FaultConfig::default() };
+    let mut device = FaultDevice::new(fake, config).unwrap();
+    wire.borrow_mut().incoming.push_back(frame(1));
+    assert_eq!(device.receive(&mut [0; 4096]).unwrap(), None, "it is on its way");
+    std::thread::sleep(DELAY);
+    assert!(!device.prepare_sleep(true), "there is a frame to receive");
+    assert!(device.prepare_sleep(true), "a page is awaited, not a time");
+    // One of the other direction still has its own time.
+    assert!(device.transmit(&[Part::local(&frame(2))], TxOffload::NONE).unwrap());
+    wait_for_timer(&mut device);
+    assert!(!device.prepare_sleep(true), "there is a frame to send");
 }
 
 #[test]
