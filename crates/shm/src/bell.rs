@@ -238,13 +238,20 @@ pub fn eventfd() -> io::Result<std::os::fd::OwnedFd> {
 
 /// Drains a bell's descriptor, so that poll sleeps again. Never waits. The consumer calls it when
 /// poll reported the descriptor as readable, and before it drains its work.
-pub fn drain(fd: impl AsFd) {
+///
+/// `false`: the other end of a doorbell's socket is gone. An eventfd has no other end.
+pub fn drain(fd: impl AsFd) -> bool {
     use rustix::net::{RecvFlags, recv};
     let mut rung = [0_u8; 8];
     // Bytes left in a doorbell's socket wake once more. EAGAIN: there was nothing.
-    if let Err(Errno::NOTSOCK) = recv(fd.as_fd(), &mut rung, RecvFlags::DONTWAIT) {
-        // An eventfd; one read takes its whole count.
-        let _ = rustix::io::read(fd.as_fd(), &mut rung);
+    match recv(fd.as_fd(), &mut rung, RecvFlags::DONTWAIT) {
+        Ok((0, _)) => false,
+        Err(Errno::NOTSOCK) => {
+            // An eventfd; one read takes its whole count.
+            let _ = rustix::io::read(fd.as_fd(), &mut rung);
+            true
+        }
+        Ok(_) | Err(_) => true,
     }
 }
 

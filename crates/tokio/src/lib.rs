@@ -84,9 +84,7 @@ fn poll_drive(
         let Poll::Ready(guard) = bell.poll_read_ready(context) else { return Ok(()) };
         let mut guard = guard?;
         guard.clear_ready();
-        reactor.rung();
-        // The bell's end is readable as well.
-        reactor.look()?;
+        reactor.rung()?;
     }
 }
 

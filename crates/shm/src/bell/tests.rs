@@ -123,9 +123,11 @@ fn a_doorbell_is_heard_until_it_is_drained() {
     sleeper.announce(Sleep::Fd);
     assert!(ringer.ring());
     assert!(readable(&theirs));
-    drain(&theirs);
+    assert!(drain(&theirs));
     assert!(!readable(&theirs));
-    drain(&theirs);
+    assert!(drain(&theirs));
+    drop(ringer);
+    assert!(readable(&theirs) && !drain(&theirs), "the other end is gone");
 }
 
 #[test]

@@ -505,10 +505,14 @@ impl Reactor {
         }
     }
 
-    /// The descriptor was readable: drains it.
-    pub fn rung(&self) {
-        shm::drain(self.as_fd());
+    /// The descriptor was readable: drains it. The end of the instance makes it readable as well.
+    ///
+    /// # Errors
+    /// As [`Reactor::look`].
+    pub fn rung(&self) -> Result<(), Errno> {
+        let there = shm::drain(self.as_fd());
         self.awake();
+        if there { Ok(()) } else { self.look() }
     }
 
     /// Checks whether the instance is still there. Its end rings no bell, so an executor that
