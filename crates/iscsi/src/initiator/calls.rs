@@ -116,7 +116,7 @@ impl InitiatorConnection {
         command
     }
 
-    /// Asks for targets (RFC 7143 C): all of them in a discovery session, or that one; in a normal
+    /// Asks for targets (RFC 7143, appendix C): all of them in a discovery session, or that one; in a normal
     /// session `None` means the session's own.
     ///
     /// # Errors
