@@ -88,7 +88,7 @@ pub(super) fn write(out: &mut dyn Write) -> io::Result<()> {
 fn parameters(page: &mut Roff, all: &[ParameterHelp]) {
     page.control("SH", ["PARAMETERS"]);
     page.text([roman(
-        "A word without `=` is the unit. Yes and no are nbdkit's: true or false, on or off, 1 or 0.",
+        "A word without `=` is the unit. Yes and no are nbdkit's: true, on, 1; false, off, 0.",
     )]);
     let mut headings: Vec<Option<&str>> = vec![None];
     for said in all {
