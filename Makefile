@@ -123,6 +123,7 @@ install: ## Install what `make build` built, with manual pages, to PREFIX (defau
 uninstall: ## Remove what `make install` installed
 	rm -rf $(TO)/bin/tasuki $(TO)/lib/tasuki $(TO)/lib/libtasuki.so $(TO)/lib/libtasuki.a \
 		$(TO)/include/tasuki.h $(TO)/share/doc/tasuki $(TO)/share/man/man1/tasuki.1 \
-		$(TO)/share/man/man1/tasuki-*.1 $(TO)/share/bash-completion/completions/tasuki \
+		$(TO)/share/man/man1/tasuki-*.1 $(TO)/share/man/man1/nbdkit-tasuki-plugin.1 \
+		$(TO)/share/bash-completion/completions/tasuki \
 		$(TO)/share/zsh/site-functions/_tasuki $(TO)/share/fish/vendor_completions.d/tasuki.fish
 	@[ -z "$(NBDKIT_PLUGINS)" ] || rm -f $(DESTDIR)$(NBDKIT_PLUGINS)/nbdkit-tasuki-plugin.so

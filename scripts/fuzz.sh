@@ -2,7 +2,8 @@
 # fuzz.sh [SECONDS] [TARGET...]: runs the fuzz targets (default: all) for SECONDS (default 60) each, two at
 # a time. They start from the committed corpora, which stay as they are. New inputs go to
 # target/fuzz/corpus/, and the next run starts from these too. An input that fails is kept in
-# target/fuzz/artifacts/, and the line that runs it alone is printed.
+# target/fuzz/artifacts/, and the line that runs it alone is printed. A protocol of text has its words in
+# fuzz/dictionaries/, named after what its targets' names begin with.
 #
 # The script needs cargo-fuzz and a nightly compiler. Without them it prints so and does nothing: the unit
 # tests replay the corpora anyway.
@@ -31,8 +32,11 @@ run() {
     name=$1
     mkdir -p "$out/corpus/$name" "$out/artifacts/$name"
     log=$out/$name.log
+    words=fuzz/dictionaries/${name%%_*}.dict
+    words=$([ ! -e "$words" ] || echo "-dict=$words")
+    # shellcheck disable=SC2086 # no word or one
     if "$out"/*/release/"$name" "-max_total_time=$seconds" -timeout=60 -rss_limit_mb=2048 \
-        -print_final_stats=1 "-artifact_prefix=$out/artifacts/$name/" \
+        -print_final_stats=1 "-artifact_prefix=$out/artifacts/$name/" $words \
         "$out/corpus/$name" "fuzz/corpus/$name" >"$log" 2>&1; then
         awk -v name="$name" -v seconds="$seconds" '
             / cov: / { for (i = 1; i < NF; i++) if ($i == "ft:") features = $(i + 1) }

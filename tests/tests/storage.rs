@@ -137,6 +137,11 @@ fn an_image_is_copied_and_compared() {
         assert!(said.stdout.contains("identical"), "{said}");
     }
     assert_eq!(sha256(&path), sha256(&world.path("noise")));
+    let null = unit(2);
+    for more in [&[][..], &["-w", "--flush-interval=64"]] {
+        let bench = ["qemu-img", "bench", "-f", "raw", "-c", "4000", "-d", "32", "-s", "4096"];
+        let _ = world.run(&[&bench[..], more, &[&null]].concat()).success();
+    }
     end(&world);
 }
 

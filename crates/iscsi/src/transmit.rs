@@ -25,7 +25,7 @@ impl Transmit {
         if length == 0 {
             return pdu;
         }
-        // RFC 7143 11.1: padding to whole words of zeros, which the digest covers.
+        // RFC 7143 11.1, 11.2.3: padding to whole words of zeros, which the digest covers.
         let padding = length.next_multiple_of(4) - length;
         let mut end = padding;
         if data_digest {

@@ -3,9 +3,9 @@
 
 use std::ffi::{OsStr, OsString};
 
-use clap::{Arg, ArgAction, CommandFactory as _, Parser};
-use storage::DiskUrl;
-use user::{DiskSessionArgs, LuksArgs, clap_sentence};
+use clap::{Arg, CommandFactory as _, Parser as _};
+use user::clap_sentence;
+use user::parameters::{EXAMPLES, ParameterHelp, UnitArgs, explanations, in_parameters, is_flag};
 
 use crate::failure::PluginError;
 
@@ -15,19 +15,6 @@ pub(crate) const MAGIC_KEY: &std::ffi::CStr = c"uri";
 /// nbdkit's words for yes and no (nbdkit_parse_bool).
 const YES: [&str; 6] = ["1", "true", "t", "yes", "y", "on"];
 const NO: [&str; 6] = ["0", "false", "f", "no", "n", "off"];
-
-/// What is served.
-#[derive(Debug, Clone, Parser)]
-#[command(no_binary_name = true, disable_help_flag = true)]
-pub(crate) struct UnitArgs {
-    /// The unit: iscsi+sealed://ADDRESS/TARGET/LUN, or the same with iscsi+tls or iscsi (plain)
-    #[arg(long, value_name = "URL")]
-    pub(crate) uri: DiskUrl,
-    #[command(flatten)]
-    pub(crate) session: DiskSessionArgs,
-    #[command(flatten)]
-    pub(crate) luks: LuksArgs,
-}
 
 /// The parameters so far, as words of a command line.
 #[derive(Debug, Default)]
@@ -79,62 +66,16 @@ impl Parameters {
     }
 }
 
-fn is_flag(argument: &Arg) -> bool {
-    matches!(argument.get_action(), ArgAction::SetTrue)
-}
-
-/// A sentence about options, in the words of parameters: `--pad <BYTES>` is `pad=BYTES`.
-pub(crate) fn in_parameters(sentence: &str) -> String {
-    let command = UnitArgs::command();
-    let mut said = sentence.to_owned();
-    let mut arguments: Vec<&Arg> = command.get_arguments().collect();
-    // `--key-file` before `--key`.
-    arguments.sort_by_key(|argument| std::cmp::Reverse(argument.get_long().map_or(0, str::len)));
-    for argument in arguments {
-        let Some(name) = argument.get_long() else { continue };
-        let option = format!("--{name}");
-        if is_flag(argument) {
-            said = said.replace(&option, &format!("{name}=true"));
-            continue;
-        }
-        let value = value_of(argument);
-        said = said.replace(&format!("{option} <{value}>"), &format!("{name}={value}"));
-        said = said.replace(&option, &format!("{name}="));
-    }
-    said
-}
-
-fn value_of(argument: &Arg) -> String {
-    let names = argument.get_value_names().unwrap_or_default();
-    names.first().map(ToString::to_string).unwrap_or_default()
-}
-
 /// All parameters with what they mean, for `nbdkit tasuki --help`.
 pub(crate) fn help() -> String {
-    let command = UnitArgs::command();
-    let line = |argument: &Arg| {
-        let name = argument.get_long()?;
-        let value = if is_flag(argument) { "true".to_owned() } else { value_of(argument) };
-        let mut help = in_parameters(&argument.get_help()?.to_string());
-        let values = argument.get_possible_values();
-        if !values.is_empty() && !is_flag(argument) {
-            let values: Vec<&str> = values.iter().map(|value| value.get_name()).collect();
-            help = format!("{help}: {}", values.join(", "));
-        }
-        if argument.is_required_set() {
-            help.push_str(" (required)");
-        }
-        Some(format!("{:<28}{help}", format!("{name}={value}")))
-    };
-    let mut lines: Vec<String> = command.get_arguments().filter_map(line).collect();
-    lines.push("\
-\nThe unit is reached from a running instance of Tasuki, with the keys that `tasuki key` shows.
-
-Examples:
-  nbdkit tasuki iscsi+sealed://10.9.0.2/iqn.2026-11.tasuki:disks/0
-  nbdkit tasuki uri=iscsi://10.9.0.2/iqn.2026-11.tasuki:disks/0 net=web --run 'nbdinfo \"$uri\"'
-  nbdkit -U /run/a.sock tasuki iscsi://10.9.0.2/iqn.2026-11.tasuki:disks/0 luks=true key-file=a.key"
-        .to_owned());
+    let line = |said: ParameterHelp| format!("{:<28}{}", said.form, said.help);
+    let mut lines: Vec<String> = explanations().into_iter().map(line).collect();
+    lines.push(
+        "\nThe unit is reached from a running instance of Tasuki, with the keys that `tasuki key` \
+         shows.\n\nExamples:"
+            .to_owned(),
+    );
+    lines.extend(EXAMPLES.lines().map(|line| format!("  {line}")));
     lines.join("\n")
 }
 
@@ -177,7 +118,7 @@ mod tests {
         for (parameters, sentence) in [
             (&[][..], "uri=URL"),
             (&[("uri", "http://a")], "`http://a` is no address of a disk"),
-            (&[("uri", URL), ("url", "x")], "`url` is no parameter: there are uri, net, "),
+            (&[("uri", URL), ("url", "x")], "`url` is no parameter: there are uri, luks, "),
             (&[("uri", URL), ("luks", "maybe")], "say luks=true or luks=false"),
             (&[("uri", URL), ("key-file", "a")], "luks=true"),
             (&[("uri", URL), ("user", "a")], "secret-file=FILE"),

@@ -9,13 +9,14 @@ use std::ffi::OsStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use user::exit::Failure;
+use user::parameters::{UnitArgs, in_parameters};
 
 use crate::connection::Connection;
 use crate::disk_thread::DiskThread;
 use crate::failure::PluginError;
 use crate::log;
 use crate::nbdkit;
-use crate::parameters::{Parameters, UnitArgs, in_parameters};
+use crate::parameters::Parameters;
 use crate::unit::Unit;
 
 static STATE: Mutex<PluginState> =

@@ -5,10 +5,9 @@ use std::thread;
 
 use storage::Disk;
 use user::exit::Failure;
+use user::parameters::UnitArgs;
 use user::runtime_dir::InstanceName;
 use user::{DiskAccess, DiskPlace, Encryption, on_instance};
-
-use crate::parameters::UnitArgs;
 
 /// A unit, with all that its sessions need of files.
 #[derive(Debug)]

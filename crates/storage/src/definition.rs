@@ -22,7 +22,7 @@ pub const MOST_SESSIONS: usize = 64;
 pub const MOST_LUNS: usize = 256;
 /// The begin of names that nobody has chosen.
 pub const AUTHORITY: &str = "iqn.2026-11.tasuki";
-/// The port of iSCSI (RFC 7143 13.8).
+/// The port of iSCSI (RFC 7143 15).
 pub const PORT: u16 = 3260;
 
 /// A target.

@@ -225,7 +225,7 @@ impl Device {
         Ok(nexus)
     }
 
-    /// A session's handle: any number but 0 (RFC 7143 11.12.6).
+    /// A session's handle: any number but 0 (RFC 7143 11.13.3).
     pub(crate) fn next_tsih(&self) -> u16 {
         let next = self.next_tsih.get().checked_add(1).unwrap_or(1);
         self.next_tsih.replace(next)

@@ -6,6 +6,7 @@
 //! ```text layers
 //! disk: units of targets, by these options
 //! operator credentials: a user's end of an instance; what an end shows of itself
+//! parameters: the words of the nbdkit plug-in
 //! options: how sessions with targets are made
 //! runtime_dir keys: where instances are found; keys and known peers
 //! exit: failures and their exit codes
@@ -19,6 +20,7 @@ pub mod exit;
 pub mod keys;
 pub mod operator;
 mod options;
+pub mod parameters;
 pub mod runtime_dir;
 
 pub use credentials::{credentials, forbid_dumps};

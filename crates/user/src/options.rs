@@ -99,12 +99,12 @@ pub struct DiskSessionArgs {
     /// The instance [default: the one that runs]
     #[arg(long, value_name = "NAME")]
     pub net: Option<InstanceName>,
-    /// How it is made.
-    #[command(flatten)]
-    pub access: DiskAccessArgs,
     /// Fail when the target has been away for so long [default: wait for it]
     #[arg(long, value_name = "SECONDS")]
     pub give_up: Option<u32>,
+    /// How it is made. It comes last, as its headings are for all that follows.
+    #[command(flatten)]
+    pub access: DiskAccessArgs,
 }
 
 /// Options of an encrypted disk

@@ -14,6 +14,9 @@ pub(crate) const SIZE: usize = 64 << 20;
 const TARGET: &str = "net";
 const MOUNTS: &str = "far";
 
+/// The exit code of a command whose instance does not run.
+const NO_INSTANCE: i32 = 122;
+
 /// How long a mount of a test waits for its target. Programs that wait for a disk cannot be killed;
 /// a test that was ended ends with its mounts.
 const GIVE_UP: &str = "180";
@@ -48,6 +51,15 @@ impl DiskWorld {
 
     /// For a portal of this transport.
     pub(crate) fn over(scheme: &'static str, programs: &[&str]) -> Option<Self> {
+        Self::over_line(scheme, programs, &[])
+    }
+
+    /// For a portal of this transport behind a bad line.
+    pub(crate) fn over_bad_line(scheme: &'static str, faults: &str) -> Option<Self> {
+        Self::over_line(scheme, &[], &["--fault", faults])
+    }
+
+    fn over_line(scheme: &'static str, programs: &[&str], line: &[&str]) -> Option<Self> {
         let mode = Mode::shared()?;
         if File::options().read(true).write(true).open("/dev/fuse").is_err() {
             skip("needs root and /dev/fuse");
@@ -58,7 +70,12 @@ impl DiskWorld {
             return None;
         }
         let world = World::over(Nic::Wire)?;
-        world.up(TARGET, mode, &[]);
+        if !line.is_empty() {
+            // Both ends of a wire have offloads, or none has.
+            world.down(MOUNTS);
+            world.up_far(line);
+        }
+        world.up(TARGET, mode, line);
         Some(Self { world, scheme, mode })
     }
 
@@ -153,7 +170,9 @@ impl DiskWorld {
         let pid = server.and_then(|server| i32::try_from(server.pid).ok()).and_then(Pid::from_raw);
         kill_process(pid.expect("a server"), Signal::KILL).unwrap();
         let ps = || Running::start(self.tasuki(&["ps", "--json", net])).finish();
-        eventually("the instance ends with its stack", || !ps().status.success());
+        // One that is just ending answers nothing, but still is in the way of the next one.
+        let is_gone = || ps().status.code() == Some(NO_INSTANCE);
+        eventually("the instance ends with its stack", is_gone);
     }
 
     /// `tasuki disk WORDS…` on the other instance.
@@ -197,6 +216,11 @@ impl DiskWorld {
     pub(crate) fn mounts(&self) -> usize {
         let said = self.run(&["cat", "/proc/self/mounts"]).success();
         said.stdout.lines().filter(|line| line.starts_with("iscsi")).count()
+    }
+
+    /// A counter of the target's instance.
+    pub(crate) fn counter_of_target(&self, name: &str) -> u64 {
+        self.counter(TARGET, name)
     }
 
     /// The processes of mounts.

@@ -162,6 +162,37 @@ fn a_stack_that_is_killed_again_and_again() {
     kill_again_and_again(Victim::Stack, 31..35);
 }
 
+/// A line that loses, doubles, exchanges and damages frames, in both directions.
+fn a_bad_line_damages_nothing(scheme: &'static str, seed: u64) {
+    let faults = format!("loss=0.005,duplicate=0.005,reorder=0.005,corrupt=0.002,seed={seed}");
+    let Some(world) = DiskWorld::over_bad_line(scheme, &faults) else { return };
+    under_verified_writes(&world, seed, |writes| {
+        for _ in 0..10 {
+            writes_go_on(writes);
+        }
+    });
+    for fault in ["lost", "duplicated", "reordered", "corrupted"] {
+        let made = world.counter_of_target(&format!("fault.{fault}"));
+        assert!(made > 20, "only {made} {fault}: the test shows nothing");
+    }
+    world.end();
+}
+
+#[test]
+fn a_bad_line_damages_no_plain_disk() {
+    a_bad_line_damages_nothing("iscsi", 40);
+}
+
+#[test]
+fn a_bad_line_damages_no_sealed_disk() {
+    a_bad_line_damages_nothing("iscsi+sealed", 41);
+}
+
+#[test]
+fn a_bad_line_damages_no_disk_over_tls() {
+    a_bad_line_damages_nothing("iscsi+tls", 42);
+}
+
 /// Longer than the initiator's pings are apart. Then as long as it takes to lose the session: the
 /// old connection's commands are at the target still when the next session begins.
 #[test]

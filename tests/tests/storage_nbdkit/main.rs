@@ -4,10 +4,11 @@
 mod nbd_world;
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::ExitStatusExt as _;
 
 use nbd_world::{NbdWorld, SIZE};
-use rustix::process::Signal;
-use tasuki_tests::{Running, eventually, sha256, write_noise};
+use rustix::process::{Resource, Rlimit, Signal, prlimit};
+use tasuki_tests::{Running, eventually, sha256, skip, write_noise};
 
 #[test]
 fn clients_are_told_what_the_unit_is() {
@@ -244,6 +245,30 @@ fn it_serves_from_the_background() {
     let _ = world.run(&["kill", pid.trim()]).success();
     eventually("its session has ended", || world.sessions() == 0);
     world.end();
+}
+
+/// A process with keys writes no core dump. One without keys does, where the kernel writes dumps to
+/// the process's own directory: so the test would see one.
+#[test]
+fn keys_are_in_no_core_dump() {
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    let is_seen = !pattern.trim().is_empty() && !pattern.starts_with(['|', '/']);
+    for (scheme, dumps) in [("iscsi", true), ("iscsi+sealed", false), ("iscsi+tls", false)] {
+        if dumps && !is_seen {
+            skip("the kernel keeps core dumps elsewhere: that nothing is seen proves less");
+            continue;
+        }
+        let Some(world) = NbdWorld::new(scheme, &[]) else { return };
+        world.target_up(&["memory:1M"]);
+        let served = world.serve(0, &[]);
+        let unlimited = Rlimit { current: None, maximum: None };
+        prlimit(Some(served.pid()), Resource::Core, unlimited).expect("the process is ours");
+        served.nbdkit.signal(Signal::ABORT);
+        let said = served.nbdkit.finish();
+        assert_eq!(said.status.signal(), Some(Signal::ABORT.as_raw()), "{said}");
+        assert_eq!(said.status.core_dumped(), dumps, "{scheme}: {said}");
+        world.end();
+    }
 }
 
 /// A target that is killed under a copy, and started again: the copy goes on.

@@ -181,6 +181,13 @@ impl Served<'_> {
         format!("nbd+unix:///?socket={}", self.world.file("nbd.sock"))
     }
 
+    /// The process.
+    pub(crate) fn pid(&self) -> Pid {
+        let text = std::fs::read_to_string(self.world.path("nbd.pid")).expect("nbdkit serves");
+        let number = text.trim().parse().ok().and_then(Pid::from_raw);
+        number.expect("the number of a process")
+    }
+
     /// What nbdinfo sees.
     pub(crate) fn info(&self) -> serde_json::Value {
         let said = self.world.run(&["nbdinfo", "--json", &self.uri()]).success();

@@ -116,8 +116,8 @@ impl InitiatorConnection {
         command
     }
 
-    /// Asks for targets (RFC 7143 C): all of them in a discovery session, or that one; in a normal
-    /// session `None` means the session's own.
+    /// Asks for targets (RFC 7143, appendix C): all of them in a discovery session, or that one; in
+    /// a normal session `None` means the session's own.
     ///
     /// # Errors
     ///

@@ -181,7 +181,7 @@ impl InitiatorConnection {
     }
 }
 
-/// RFC 7143 C: each target's name is followed by its addresses.
+/// RFC 7143, appendix C: each target's name is followed by its addresses.
 fn targets(text: &[u8]) -> Result<Vec<DiscoveredTarget>, ProtocolError> {
     let mut targets: Vec<DiscoveredTarget> = Vec::new();
     for (key, value) in text::parse_up_to(text, MAX_TARGET_PAIRS)? {

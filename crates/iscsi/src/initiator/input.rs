@@ -7,9 +7,10 @@ use super::event::{CommandId, Ending, InitiatorEvent};
 use super::open_request::{OpenCommand, RequestKind};
 use crate::error::ProtocolError;
 use crate::framing::RawPdu;
+use crate::lun::Lun;
 use crate::pdu::{
     Bhs, LogoutResponse, NO_TAG, NopIn, NopOut, Opcode, Reject, RejectReason, Request, Response,
-    TaskFunction, TaskManagementResponse, TaskResponse,
+    TaskFunction, TaskManagementResponse, TaskRequest, TaskResponse,
 };
 use crate::serial::SerialNumber;
 
@@ -110,6 +111,10 @@ impl InitiatorConnection {
     /// RFC 7143 11.6.
     fn handle_management(&mut self, pdu: &TaskManagementResponse) -> Result<(), ProtocolError> {
         let is_open = self.open.get(&pdu.task_tag).map(|request| &request.kind);
+        if matches!(is_open, Some(RequestKind::Gap)) {
+            self.end_request(pdu.task_tag);
+            return Ok(());
+        }
         let Some(RequestKind::Task { function, lun, referenced, cmd_sn }) = is_open else {
             return Err(Self::unknown(pdu.task_tag));
         };
@@ -168,9 +173,32 @@ impl InitiatorConnection {
         // RFC 7143 7.8: a command whose Data-Out was rejected has a status still to come.
         let is_over = opcode != Opcode::DataOut as u8;
         let ended = if is_over { self.end_request(header.task_tag()) } else { None };
-        let command = ended.map(|request| request.id);
+        let command = ended.as_ref().map(|request| request.id);
+        if let Some(RequestKind::Command(open)) = ended.map(|request| request.kind)
+            && self.phase == InitiatorPhase::FullFeature
+            && let Some(number) = open.cmd_sn.filter(|number| !pdu.exp_cmd_sn.after(*number))
+        {
+            self.close_gap(header.task_tag(), open.command.lun, number);
+        }
         self.events.push_back(InitiatorEvent::Rejected { command, reason });
         Ok(())
+    }
+
+    /// RFC 7143 7.3, 7.11: a target that has rejected a command does not count it, and delivers
+    /// none behind it. It counts the CmdSN when the command is aborted.
+    fn close_gap(&mut self, referenced_tag: u32, lun: Lun, referenced_cmd_sn: SerialNumber) {
+        let (_, task_tag) = self.open_request(RequestKind::Gap);
+        let request = TaskRequest {
+            immediate: true,
+            function: TaskFunction::AbortTask,
+            lun,
+            task_tag,
+            referenced_tag,
+            cmd_sn: self.cmd_sn,
+            exp_stat_sn: self.exp_stat_sn,
+            referenced_cmd_sn,
+        };
+        self.urgent.push_back((Request::Task(request), Bytes::new()));
     }
 }
 

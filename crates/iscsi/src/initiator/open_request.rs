@@ -39,6 +39,8 @@ pub(super) enum RequestKind {
         referenced: Option<u32>,
         cmd_sn: SerialNumber,
     },
+    /// The abort of a command that was rejected; the shell has not asked for it.
+    Gap,
     /// Text so far, and how often the target said that more comes.
     Text(TextAssembler, u32),
     /// `told`: the shell asked for it.

@@ -444,6 +444,50 @@ fn rejects_end_their_request() {
     assert_eq!(raw.error(), ProtocolError::DataDigest(1));
 }
 
+/// RFC 7143 7.3: a target that has not counted a command waits for its CmdSN.
+#[test]
+fn the_gap_of_a_rejected_command_is_closed() {
+    for counted in [false, true] {
+        let mut raw = RawTarget::usual();
+        let id = raw.submit(0, 0);
+        let (header, _) = raw.request();
+        let Request::Command(command) = header else { panic!("no command") };
+        let reject = Response::Reject(Reject {
+            reason: RejectReason::CommandNotSupported,
+            stat_sn: raw.stat_sn,
+            exp_cmd_sn: raw.window.0 + u32::from(counted),
+            max_cmd_sn: raw.window.1,
+            data_sn: sn(0),
+        });
+        raw.send(&reject, &header.emit().0);
+        let rejected = raw.event();
+        let Some(InitiatorEvent::Rejected { command: ended, .. }) = rejected else { panic!() };
+        assert_eq!(ended, Some(id));
+        // The same once more ends nothing more, and asks for nothing.
+        raw.send(&reject, &header.emit().0);
+        assert!(matches!(raw.event(), Some(InitiatorEvent::Rejected { command: None, .. })));
+        if counted {
+            assert!(raw.try_request().is_none());
+            continue;
+        }
+        let (Request::Task(abort), _) = raw.request() else { panic!("no abort") };
+        assert_eq!((abort.function, abort.immediate), (TaskFunction::AbortTask, true));
+        assert_eq!(abort.referenced_tag, command.task_tag);
+        assert_eq!(abort.referenced_cmd_sn, command.cmd_sn);
+        assert!(raw.try_request().is_none());
+        let answer = Response::Task(TaskManagementResponse {
+            response: TaskResponse::Complete,
+            task_tag: abort.task_tag,
+            stat_sn: raw.stat_sn,
+            exp_cmd_sn: raw.window.0 + 1,
+            max_cmd_sn: raw.window.1,
+        });
+        raw.send(&answer, b"");
+        assert!(raw.event().is_none(), "nobody has asked for it");
+        raw.start(0, 0);
+    }
+}
+
 #[test]
 fn resets_end_the_commands_before_them() {
     let mut raw = RawTarget::usual();

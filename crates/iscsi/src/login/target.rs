@@ -182,7 +182,7 @@ impl TargetLogin {
                 self.authentication.check_transit(request.transit)?
             }
             _ => {
-                // RFC 7143 6.3.2: without the first stage nobody was authenticated.
+                // RFC 7143 6.3.1: without the first stage nobody was authenticated.
                 if !self.authentication.may_be_skipped() {
                     return Err(LoginRefusal::authentication("it skipped the authentication"));
                 }
@@ -255,7 +255,7 @@ fn introduce(request: &LoginRequest, text: &[u8]) -> Result<LoginInfo, LoginRefu
             return Err(LoginRefusal::new(LoginStatus::SessionTypeNotSupported, error));
         }
     };
-    // RFC 7143 13.4: a name that no target has is not found.
+    // RFC 7143 11.13.5: a name that no target has is not found.
     let unknown = LoginRefusal::new(
         LoginStatus::NotFound,
         ProtocolError::Login("TargetName is no iSCSI name"),

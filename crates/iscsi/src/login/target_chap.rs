@@ -106,7 +106,7 @@ impl TargetAuthentication {
     pub(super) fn check_transit(&mut self, wanted: bool) -> Result<bool, LoginRefusal> {
         match self.progress {
             Progress::Done => Ok(true),
-            // RFC 7143 12: without an offer there is no authentication.
+            // RFC 7143 6.3.1: without an offer there is no authentication.
             Progress::Open if self.demand.is_none() => Ok(true),
             Progress::Open if wanted => {
                 Err(LoginRefusal::authentication("it offered no method of authentication"))
@@ -138,7 +138,7 @@ impl TargetAuthentication {
         }
     }
 
-    /// RFC 7143 12: the method that the target wants.
+    /// RFC 7143 6.3.2: the method that the target wants.
     fn take_method(&mut self, methods: &str, out: &mut TextWriter) -> Result<(), LoginRefusal> {
         let (wanted, progress) = match self.demand {
             Some(_) => ("CHAP", Progress::Chap),
@@ -218,7 +218,7 @@ impl TargetAuthentication {
         let (Some(id), Some(challenge)) = (id, challenge) else {
             return Err(LoginRefusal::breach("CHAP_I or CHAP_C is malformed"));
         };
-        // RFC 7143 9.2.1, 12.1.3: a reflected challenge is refused.
+        // RFC 7143 9.2.1: a reflected challenge is refused.
         if challenge.len() < MIN_CHALLENGE || chap::is_same(&challenge, &self.challenge) {
             return Err(LoginRefusal::authentication("it sent the target's own challenge back"));
         }

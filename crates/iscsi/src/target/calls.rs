@@ -196,7 +196,7 @@ impl TargetConnection {
     }
 }
 
-/// RFC 7143 11.4.5: the residual of the command, and of the read part of a bidirectional one.
+/// RFC 7143 11.4.5, 11.4.6: the residual of the command, and of the read part of a bidirectional one.
 fn residuals(task: &Task, completion: &Completion) -> (Residual, Residual) {
     let moved = completion.transfer_length;
     if task.expected_in > 0 && task.expected_out == 0 {

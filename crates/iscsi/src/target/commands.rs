@@ -146,7 +146,7 @@ impl TargetConnection {
             }
             return;
         };
-        // RFC 7143 13.19: sequences come in the order in which they were asked for.
+        // RFC 7143 11.8, 13.19: sequences come in the order in which they were asked for.
         if in_order && position > 0 {
             task.fail(DataFault::Damaged);
         }
@@ -221,7 +221,7 @@ impl TargetConnection {
     /// Queues R2Ts, as far as the initiator and the budget allow (RFC 7143 11.8, 13.17).
     pub(super) fn ask_for_data(&mut self) {
         // An initiator that leaves MaxBurstLength out has the default, which may be longer than the
-        // target's wish. A target may ask for less than a burst (RFC 7143 11.8).
+        // target's wish. A target may ask for less than a burst (RFC 7143 11.8.4).
         let max_burst = self.parameters.max_burst.min(self.config.keys.max_burst).max(512);
         let budget = self.config.data_out_budget.max(max_burst);
         let most = usize::from(self.parameters.max_outstanding_r2t);

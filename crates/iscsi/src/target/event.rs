@@ -38,7 +38,7 @@ pub struct TargetCommand {
     pub data_length: u32,
 }
 
-/// What SendTargets asks for (RFC 7143 C).
+/// What SendTargets asks for (RFC 7143, appendix C).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SendTargetsScope {
     /// All targets that the initiator may see; in discovery sessions only.

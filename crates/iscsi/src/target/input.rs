@@ -50,7 +50,8 @@ impl TargetConnection {
         Ok(())
     }
 
-    /// A PDU that cannot be read. If it has a CmdSN, that is used up.
+    /// A PDU that cannot be read. If it has a CmdSN, that is used up. RFC 7143 7.7 would end the
+    /// connection; a Reject tells an initiator more about its fault.
     fn reject_unreadable(&mut self, bhs: &Bhs) {
         let known = Opcode::from_code(bhs.opcode()).is_some_and(|opcode| (opcode as u8) < 0x20);
         let reason = match known {
@@ -66,7 +67,8 @@ impl TargetConnection {
         self.deliver();
     }
 
-    /// Rejects a request that can be read. Its CmdSN is used up.
+    /// Rejects a request that can be read. Its CmdSN is used up. RFC 7143 7.3 leaves a gap that the
+    /// initiator has to close, but Linux's initiator only logs a Reject: its session would stand.
     pub(super) fn reject_numbered(&mut self, bhs: &Bhs, request: &Request, reason: RejectReason) {
         if let Some((false, number)) = request.command_number() {
             let Some(place) = self.window.place(number) else { return };

@@ -14,7 +14,7 @@ use crate::pdu::{
 impl TargetConnection {
     pub(super) fn handle_management(&mut self, request: &TaskRequest) {
         let refused = match request.function {
-            // RFC 7143 11.5.1: tasks are not moved at ErrorRecoveryLevel 0.
+            // RFC 7143 7.2.2: tasks are not moved at ErrorRecoveryLevel 0.
             TaskFunction::TaskReassign => Some(TaskResponse::ReassignNotSupported),
             TaskFunction::ClearAca | TaskFunction::Other(_) => Some(TaskResponse::NotSupported),
             _ if self.managements.len() >= usize::from(self.config.queue_depth) => {

@@ -81,7 +81,7 @@ impl TargetConnection {
     }
 
     fn emit_answer(&mut self, answer: AnswerOutput) -> Transmit {
-        // RFC 7143 11.19: a ping uses up no StatSN.
+        // RFC 7143 11.19.2: a ping uses up no StatSN.
         let counts = !matches!(answer, AnswerOutput::Ping(_));
         let Numbers { stat_sn, exp_cmd_sn, max_cmd_sn } = self.numbers(counts);
         let (response, data) = match answer {

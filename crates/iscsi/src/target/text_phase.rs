@@ -1,4 +1,4 @@
-//! Text of the full feature phase: SendTargets (RFC 7143 11.10, 11.11, C).
+//! Text of the full feature phase: SendTargets (RFC 7143 11.10, 11.11, appendix C).
 
 use bytes::Bytes;
 
@@ -90,6 +90,7 @@ impl TargetConnection {
         let pairs = text::parse(text)?;
         let wrong = |key: &str| ProtocolError::Negotiation(key.to_owned());
         let mut demand = TextDemand::Nothing;
+        let mut limit = None;
         let mut understood = pairs.is_empty();
         for (key, value) in pairs {
             match key {
@@ -99,22 +100,28 @@ impl TargetConnection {
                 }
                 // RFC 7143 13.12: may be declared anew.
                 "MaxRecvDataSegmentLength" => {
-                    let limit = text::number(value).filter(|limit| LENGTHS.contains(limit));
-                    self.parameters.send_limit = limit.ok_or_else(|| wrong(key))?;
+                    let declared = text::number(value).filter(|limit| LENGTHS.contains(limit));
+                    limit = Some(declared.ok_or_else(|| wrong(key))?);
                     understood = true;
                 }
+                // RFC 7143 13.7: nothing hangs on it.
+                "InitiatorAlias" => understood = true,
                 _ => out.push(key, "NotUnderstood"),
             }
         }
         // A text without any key of this phase is rejected as a whole, as Linux's target does:
         // libiscsi takes any other answer for one to SendTargets.
-        match understood {
-            true => Ok(demand),
-            false => Err(ProtocolError::Text("it has no key of this phase")),
+        if !understood {
+            return Err(ProtocolError::Text("it has no key of this phase"));
         }
+        // RFC 7143 7.12: only a text that is answered has an effect.
+        if let Some(limit) = limit {
+            self.parameters.send_limit = limit;
+        }
+        Ok(demand)
     }
 
-    /// RFC 7143 C: the value of SendTargets.
+    /// RFC 7143, appendix C: the value of SendTargets.
     fn scope(&self, value: &str) -> Option<SendTargetsScope> {
         match (value, self.session) {
             ("All", SessionType::Discovery) => Some(SendTargetsScope::All),

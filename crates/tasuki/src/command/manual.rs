@@ -1,7 +1,11 @@
 //! `tasuki manual DIR`: manual pages and completion scripts, out of the command line's definition.
 //!
 //! `make install` copies what this writes: one page for `tasuki` and one for each command, as git
-//! has them, and scripts for bash, zsh and fish where distributions put them below /usr/share.
+//! has them, one for the nbdkit plug-in, named as nbdkit names such pages, and scripts for bash,
+//! zsh and fish where distributions put them below /usr/share.
+
+mod plug_in;
+mod sections;
 
 use std::fs::{File, create_dir_all};
 use std::io::{self, Write};
@@ -12,6 +16,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
+use self::sections::{SOURCE, definitions, verbatim};
 use crate::cli::{ENVIRONMENT, ManualArgs, visible};
 use crate::exit::{self, Failure};
 
@@ -26,9 +31,6 @@ const FILES: [(&str, &str); 8] = [
     ("../lib/tasuki/libtasuki_preload.so", "What gets programs onto the stack, seen from tasuki"),
     ("../share/doc/tasuki/", "README.md, docs/, and examples/instance.toml with every key"),
 ];
-
-/// The pages' foot.
-const SOURCE: &str = concat!("tasuki ", env!("CARGO_PKG_VERSION"));
 
 /// Where each shell looks for scripts, below /usr/share.
 const SCRIPTS: [(Shell, &str); 3] = [
@@ -63,7 +65,9 @@ fn write_all(directory: &Path) -> io::Result<()> {
         write_page(&man, command, &mut page)?;
         page.flush()?;
     }
-    Ok(())
+    let mut page = create(&directory.join("man/man1").join(plug_in::FILE))?;
+    plug_in::write(&mut page)?;
+    page.flush()
 }
 
 fn create(path: &Path) -> io::Result<File> {
@@ -103,24 +107,6 @@ fn write_page(man: &Man, command: &Command, page: &mut dyn Write) -> io::Result<
     rest.to_writer(page)
 }
 
-/// Lines as they are.
-fn verbatim(page: &mut Roff, text: &str) {
-    page.control("nf", []);
-    for line in text.lines() {
-        page.text([roman(line)]);
-    }
-    page.control("fi", []);
-}
-
-fn definitions(page: &mut Roff, title: &str, all: &[(&str, &str)]) {
-    page.control("SH", [title]);
-    for (name, what) in all {
-        page.control("TP", []);
-        page.text([bold(*name)]);
-        page.text([roman(*what)]);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +122,10 @@ mod tests {
         for command in visible().get_subcommands() {
             let page = read(&format!("man/man1/tasuki-{}.1", command.get_name()));
             assert!(page.contains("EXAMPLES") && page.contains("EXIT STATUS"), "{page}");
+        }
+        let page = read("man/man1/nbdkit-tasuki-plugin.1");
+        for said in ["accept\\-new=true", "TASUKI_KEYS", ".SS \"Sealed and TLS\"", "EXAMPLES"] {
+            assert!(page.contains(said), "{said}: {page}");
         }
         for (_, path) in SCRIPTS {
             assert!(read(path).contains("capture"), "{path}");

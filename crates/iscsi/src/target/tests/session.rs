@@ -235,6 +235,32 @@ fn send_targets_is_answered_and_other_texts_are_rejected() {
     assert_eq!(wire.target.answer_send_targets(request, &[]), Err(UsageError::UnknownRequest));
 }
 
+/// RFC 7143 13.7: may be declared in any phase.
+#[test]
+fn an_alias_of_the_initiator_is_understood() {
+    let mut wire = Wire::log_in();
+    wire.send(&text(&wire, NO_TAG, true, false), b"InitiatorAlias=host\0");
+    let (Response::Text(response), data) = wire.response() else { panic!("no text") };
+    assert!(response.is_final && data.is_empty());
+}
+
+/// RFC 7143 7.12: a negotiation that fails changes nothing.
+#[test]
+fn a_rejected_text_changes_no_limit() {
+    let mut wire =
+        Wire::log_in_with(config(), "SessionType=Discovery\0MaxRecvDataSegmentLength=4096\0");
+    let bad = b"MaxRecvDataSegmentLength=512\0SendTargets=Alle\0";
+    wire.send(&text(&wire, NO_TAG, true, false), bad);
+    assert!(matches!(wire.response().0, Response::Reject(_)));
+    wire.event();
+    wire.send(&text(&wire, NO_TAG, true, false), b"SendTargets=All\0");
+    let Some(TargetEvent::SendTargets { request, .. }) = wire.event() else { panic!() };
+    let records: Vec<_> = (0..20).map(|n| record(&format!("iqn.2001-04.a.b:t{n}"))).collect();
+    wire.target.answer_send_targets(request, &records).expect("open");
+    let (Response::Text(response), data) = wire.response() else { panic!("no text") };
+    assert!(response.is_final && data.len() > 512);
+}
+
 #[test]
 fn long_texts_take_several_pdus_both_ways() {
     let mut wire =
