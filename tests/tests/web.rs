@@ -159,7 +159,7 @@ fn a_killed_server_and_a_new_instance_are_events() {
     assert!(samples.len() > 100 && samples.iter().all(|line| is_sample(line)), "{metrics}");
     assert!(samples.contains(&"tasuki_up{stack=\"web\"} 1"), "{metrics}");
     let [echo, pulse] = site.traffic();
-    assert_eq!(site.kinds().first().map(String::as_str), Some("began"));
+    assert_eq!(site.kinds().first().map(String::as_str), Some("seen"));
     pulse.signal(Signal::KILL);
     drop((echo, pulse));
     eventually("the program's death is an event", || {

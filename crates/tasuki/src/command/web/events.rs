@@ -24,7 +24,9 @@ const COUNTED: [(&str, EventKind, &str); 3] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum EventKind {
-    /// The instance runs, for the first time or again.
+    /// The first look at the instance.
+    Seen,
+    /// The instance runs again.
     Began,
     /// The instance has ended.
     Ended,
@@ -115,9 +117,12 @@ impl Events {
                 if last.is_some() {
                     found.push((EventKind::Ended, "the instance has ended".to_owned()));
                 }
-                let again = if self.has_begun { "the instance runs again" } else { "first look" };
-                let text = format!("{again}: {}, supervisor {}", status.mode, now.supervisor);
-                found.push((EventKind::Began, text));
+                let (kind, what) = match self.has_begun {
+                    true => (EventKind::Began, "the instance runs again"),
+                    false => (EventKind::Seen, "first look"),
+                };
+                let (mode, supervisor) = (&status.mode, now.supervisor);
+                found.push((kind, format!("{what}: {mode}, supervisor is process {supervisor}")));
             }
         }
         self.has_begun = true;
@@ -216,13 +221,13 @@ pub(super) mod tests {
 
     #[test]
     fn programs_come_and_go_and_servers_change() {
-        use EventKind::{Began, Ended, Fault, ProgramCame, ProgramWent, Restarted};
+        use EventKind::{Began, Ended, Fault, ProgramCame, ProgramWent, Restarted, Seen};
         let mut events = Events::default();
         let base = vec![process("supervisor", 1, None), process("inet", 2, None)];
         let with = |more: &[ProcessStatus]| status([&base[..], more].concat());
         events.answered(1, &with(&[]));
         events.answered(2, &with(&[]));
-        assert_eq!(kinds(&events), [Began]);
+        assert_eq!(kinds(&events), [Seen]);
         events.answered(3, &with(&[process("client", 7, Some(0))]));
         // Another process with the same number.
         events.answered(4, &with(&[process("client", 8, Some(0))]));

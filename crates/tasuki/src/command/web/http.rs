@@ -39,7 +39,7 @@ const READ_PATIENCE: Duration = Duration::from_secs(30);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// The answer to one connection too many.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\n\
-    connection: close\r\nretry-after: 5\r\ncontent-length: 45\r\n\r\n\
+    connection: close\r\nretry-after: 5\r\ncontent-length: 44\r\n\r\n\
     too many connections: close some pages first";
 
 /// Serves until the listener fails.

@@ -25,13 +25,13 @@ const SCRIPT: &str = concat!(
 );
 
 /// The document and its policy.
-pub(super) struct Page {
+pub(super) struct WebPage {
     pub(super) html: Bytes,
     /// For the header Content-Security-Policy.
     pub(super) policy: String,
 }
 
-impl Page {
+impl WebPage {
     /// Puts it together.
     pub(super) fn new() -> Self {
         let html = format!(
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn the_page_is_whole_and_asks_for_nothing_else() {
-        let page = Page::new();
+        let page = WebPage::new();
         let html = std::str::from_utf8(&page.html).unwrap();
         assert!(html.ends_with("</html>\n") && page.policy.contains("sha256-"));
         for outside in ["https://", "src=", "@import", "url(http", "eval(", "new Function"] {

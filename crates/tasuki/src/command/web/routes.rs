@@ -25,7 +25,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 
 use super::access::{Access, Refused};
-use super::page::Page;
+use super::page::WebPage;
 use super::recording::{Recorder, Wanted};
 use super::stream::stream;
 use super::watcher::{NoAnswer, Question, Watched};
@@ -69,14 +69,14 @@ struct SiteParts {
     watched: Watched,
     recorder: Recorder,
     name: InstanceName,
-    page: Page,
+    page: WebPage,
     counters: Bytes,
 }
 
 /// An answer that is an error.
-struct Refusal(StatusCode, String);
+struct ErrorAnswer(StatusCode, String);
 
-impl From<Refused> for Refusal {
+impl From<Refused> for ErrorAnswer {
     fn from(refused: Refused) -> Self {
         let (status, sentence) = match refused {
             Refused::NoHost => {
@@ -96,7 +96,7 @@ impl From<Refused> for Refusal {
     }
 }
 
-impl From<NoAnswer> for Refusal {
+impl From<NoAnswer> for ErrorAnswer {
     fn from(none: NoAnswer) -> Self {
         match none {
             NoAnswer::Busy => Self(
@@ -112,7 +112,7 @@ impl From<NoAnswer> for Refusal {
     }
 }
 
-impl From<Failure> for Refusal {
+impl From<Failure> for ErrorAnswer {
     fn from(failure: Failure) -> Self {
         let status = match failure.code {
             Code::NoInstance => StatusCode::SERVICE_UNAVAILABLE,
@@ -126,7 +126,7 @@ impl Site {
     /// With these.
     pub(super) fn new(access: Access, watched: Watched, name: InstanceName) -> Self {
         let counters = stats::meanings().to_string().into();
-        let (recorder, page) = (Recorder::default(), Page::new());
+        let (recorder, page) = (Recorder::default(), WebPage::new());
         Self(Rc::new(SiteParts { access, watched, recorder, name, page, counters }))
     }
 
@@ -137,7 +137,9 @@ impl Site {
         tracing::debug!(%method, path, "request");
         match self.route(method, headers, path, query).await {
             Ok(response) => response,
-            Err(Refusal(status, sentence)) => error(status, &sentence, path.starts_with("/api/")),
+            Err(ErrorAnswer(status, sentence)) => {
+                error(status, &sentence, path.starts_with("/api/"))
+            }
         }
     }
 
@@ -147,12 +149,12 @@ impl Site {
         headers: &HeaderMap,
         path: &str,
         query: Option<&str>,
-    ) -> Result<Response<Body>, Refusal> {
+    ) -> Result<Response<Body>, ErrorAnswer> {
         let site = &self.0;
         site.access.check_site(headers)?;
         if method != Method::GET && method != Method::HEAD {
             let sentence = "the page only reads: GET and HEAD are all that it takes";
-            return Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, sentence.to_owned()));
+            return Err(ErrorAnswer(StatusCode::METHOD_NOT_ALLOWED, sentence.to_owned()));
         }
         if path == "/"
             && let Some(right) = site.access.check_query(query)
@@ -174,7 +176,7 @@ impl Site {
             "/api/recording" => self.record(query).await,
             _ => {
                 let sentence = "there is nothing here: see docs/reference/web.md";
-                Err(Refusal(StatusCode::NOT_FOUND, sentence.to_owned()))
+                Err(ErrorAnswer(StatusCode::NOT_FOUND, sentence.to_owned()))
             }
         }
     }
@@ -193,29 +195,29 @@ impl Site {
         response
     }
 
-    async fn ask(&self, question: Question, kind: &str) -> Result<Response<Body>, Refusal> {
+    async fn ask(&self, question: Question, kind: &str) -> Result<Response<Body>, ErrorAnswer> {
         let asked = tokio::time::timeout(PATIENCE, self.0.watched.ask(question)).await;
         let late = |_| {
             let sentence = "the instance does not answer".to_owned();
-            Refusal(StatusCode::GATEWAY_TIMEOUT, sentence)
+            ErrorAnswer(StatusCode::GATEWAY_TIMEOUT, sentence)
         };
         Ok(whole(kind, asked.map_err(late)??, NOTHING))
     }
 
-    fn events(&self) -> Result<Response<Body>, Refusal> {
+    fn events(&self) -> Result<Response<Body>, ErrorAnswer> {
         let viewer = self.0.watched.view(MOST_VIEWERS).ok_or_else(|| {
             let sentence = format!("{MOST_VIEWERS} pages look already: close one of them first");
-            Refusal(StatusCode::SERVICE_UNAVAILABLE, sentence)
+            ErrorAnswer(StatusCode::SERVICE_UNAVAILABLE, sentence)
         })?;
         Ok(response(EVENTS, Either::Right(stream(viewer)), NOTHING))
     }
 
-    async fn record(&self, query: Option<&str>) -> Result<Response<Body>, Refusal> {
+    async fn record(&self, query: Option<&str>) -> Result<Response<Body>, ErrorAnswer> {
         let wanted = Wanted::parse(query);
-        let wanted = wanted.map_err(|why| Refusal(StatusCode::BAD_REQUEST, why))?;
+        let wanted = wanted.map_err(|why| ErrorAnswer(StatusCode::BAD_REQUEST, why))?;
         let turn = self.0.recorder.turn().ok_or_else(|| {
             let sentence = "another recording is under way: try again when it has ended";
-            Refusal(StatusCode::SERVICE_UNAVAILABLE, sentence.to_owned())
+            ErrorAnswer(StatusCode::SERVICE_UNAVAILABLE, sentence.to_owned())
         })?;
         let name = self.0.name.clone();
         let recording = tokio::task::spawn_blocking(move || turn.record(&name, &wanted));
@@ -233,10 +235,10 @@ impl Site {
 }
 
 /// `from=N`, or nothing.
-fn first(query: Option<&str>) -> Result<usize, Refusal> {
+fn first(query: Option<&str>) -> Result<usize, ErrorAnswer> {
     let wrong = || {
         let sentence = "sockets has from only, a number";
-        Refusal(StatusCode::BAD_REQUEST, sentence.to_owned())
+        ErrorAnswer(StatusCode::BAD_REQUEST, sentence.to_owned())
     };
     match query.unwrap_or("") {
         "" => Ok(0),
@@ -290,7 +292,7 @@ mod tests {
 
     #[test]
     fn pages_of_sockets() {
-        let at = |query| first(query).map_err(|Refusal(status, _)| status.as_u16());
+        let at = |query| first(query).map_err(|ErrorAnswer(status, _)| status.as_u16());
         assert_eq!((at(None), at(Some("")), at(Some("from=256"))), (Ok(0), Ok(0), Ok(256)));
         for wrong in ["from=", "from=-1", "from=x", "x=1", "from=1&from=2"] {
             assert_eq!(at(Some(wrong)), Err(400), "{wrong}");
@@ -305,7 +307,7 @@ mod tests {
             (Refused::ForeignOrigin, 403),
             (Refused::NoToken, 401),
         ] {
-            let Refusal(code, sentence) = refused.into();
+            let ErrorAnswer(code, sentence) = refused.into();
             assert_eq!(code.as_u16(), status);
             let response = error(code, &sentence, true);
             assert_eq!(response.headers()[header::CONTENT_TYPE], JSON);

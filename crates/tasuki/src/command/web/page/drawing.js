@@ -74,7 +74,7 @@ class Drawing {
       say(box.about, `process ${program.pid}, ${count} ${count === 1 ? "socket" : "sockets"}`);
       this.bars(box, place, [...ringBars(party, ["requests", "results"]), poolBar("rx pool", pool)]);
       this.edge(`edge program ${program.client}`, place, places.server, {
-        out: rate("copy.program-tx-bytes"), in: rate("copy.program-rx-bytes"), unit: "B/s", bells: rate("program.bells-rung"),
+        out: rate("copy.program-tx-bytes"), in: rate("copy.program-rx-bytes"), unit: "B/s", bells: rate("program.bells-rung"), trunk: places.trunk,
       });
     });
     if (!shown.length) this.hint(places.programs[0], "no program");
@@ -112,7 +112,7 @@ class Drawing {
       say(end.title, clipped(driver.name || "device", device.width));
       say(end.about, "device");
       end.bars.replaceChildren();
-      this.edge(`edge device ${at}`, place, device, { out: rate(bytes[0]), in: rate(bytes[1]), unit: "B/s", bells: 0 });
+      this.edge(`edge device ${at}`, place, device, { out: rate(bytes[0]), in: rate(bytes[1]), unit: "B/s", bells: null });
     });
     if (server?.role === "inet+nic") {
       const [a, b] = [places.server, places.drivers[0]];
@@ -132,7 +132,7 @@ class Drawing {
     const column = (at) => 8 + at * (wide + gap);
     const stack = (count, at) => Array.from({ length: count }, (_, row) => ({ x: column(at), y: 8 + ((height - 16) / count) * (row + 0.5) - 46, width: wide, height: 92 }));
     const server = { x: column(1), y: height / 2 - 70, width: wide, height: 140 };
-    return { programs: stack(programs, 0), server, drivers: stack(drivers, 2), devices: stack(drivers, 3), height };
+    return { trunk: null, programs: stack(programs, 0), server, drivers: stack(drivers, 2), devices: stack(drivers, 3), height };
   }
 
   below(programs, drivers, width) {
@@ -141,12 +141,15 @@ class Drawing {
       x: count === 1 ? width / 2 - half / 2 : 8 + (at % 2) * (half + 12), y: y + Math.floor(at / 2) * 104, width: half, height: 92,
     }));
     const tall = (count) => Math.ceil(count / 2) * 104;
-    const server_y = 8 + tall(programs) + 44;
+    // Programs stand in one column, and what flows between them and the server goes down beside it.
+    const column = Array.from({ length: programs }, (_, at) => ({ x: 8, y: 8 + at * 104, width: Math.min(210, width * 0.55), height: 92 }));
+    const trunk = column[0].x + column[0].width + 22;
+    const server_y = 8 + programs * 104 + 20;
     const drivers_y = server_y + 140 + 56;
     const devices_y = drivers_y + tall(drivers) + 44;
     const devices = grid(drivers, devices_y).map((place) => ({ ...place, height: 52 }));
     return {
-      programs: grid(programs, 8), server: { x: width / 2 - 110, y: server_y, width: 220, height: 140 },
+      trunk, programs: column, server: { x: width / 2 - 110, y: server_y, width: 220, height: 140 },
       drivers: grid(drivers, drivers_y), devices, height: devices_y + tall(drivers) - 44,
     };
   }
@@ -189,33 +192,37 @@ class Drawing {
   }
 
   // A line with what flows along it in both directions, its rates, and the bell between both ends.
-  edge(key, a, b, { out, in: back, unit, bells }) {
-    const [from, to] = this.isNarrow
+  edge(key, a, b, { out, in: back, unit, bells, trunk = null }) {
+    const ends = this.isNarrow && trunk === null
       ? [[a.x + a.width / 2, a.y + a.height], [b.x + b.width / 2, b.y]]
-      : [[a.x + a.width, a.y + a.height / 2], [b.x, b.y + b.height / 2]];
+      : [[a.x + a.width, a.y + a.height / 2], trunk === null ? [b.x, b.y + b.height / 2] : [trunk, b.y]];
+    const [from, to] = ends;
     const edge = this.part(0, key, () => {
       const parts = { line: make("path", { class: "edge" }), out: make("path", { class: "flow out" }), back: make("path", { class: "flow in" }) };
-      const texts = [make("text", { class: "small", "text-anchor": "middle" }), make("text", { class: "small", "text-anchor": "middle" })];
+      const texts = [0, 1].map(() => make("text", { class: "small label" }));
       const bell = make("circle", { class: "bell", r: 5 });
       const title = make("title");
       bell.append(title);
       return { ...parts, texts, bell, title, root: make("g", {}, parts.line, parts.out, parts.back, bell, ...texts) };
     });
     const point = ([x, y], shift) => (this.isNarrow ? `${(x + shift).toFixed(1)} ${y.toFixed(1)}` : `${x.toFixed(1)} ${(y + shift).toFixed(1)}`);
-    set(edge.line, { d: `M${point(from, 0)}L${point(to, 0)}` });
+    const path_of = (shift) => (trunk === null
+      ? `M${point(from, shift)}L${point(to, shift)}`
+      : `M${from[0].toFixed(1)} ${(from[1] + shift).toFixed(1)}H${(trunk - shift).toFixed(1)}V${to[1].toFixed(1)}`);
+    set(edge.line, { d: path_of(0) });
     for (const [path, shift, rate] of [[edge.out, -1.8, out], [edge.back, 1.8, back]]) {
-      set(path, { d: `M${point(from, shift)}L${point(to, shift)}`, class: `flow ${path === edge.out ? "out" : "in"}${rate > 0 ? "" : " idle"}` });
+      set(path, { d: path_of(shift), class: `flow ${path === edge.out ? "out" : "in"}${rate > 0 ? "" : " idle"}` });
       // The pace grows with the logarithm of the rate, in steps: each change begins the motion anew.
       const pace = `${Math.max(0.15, 1.5 - Math.round(Math.log10(1 + rate)) * 0.15).toFixed(2)}s`;
       if (path.style.getPropertyValue("--pace") !== pace) path.style.setProperty("--pace", pace);
     }
-    const middle = [(from[0] + to[0]) / 2, (from[1] + to[1]) / 2];
+    const middle = trunk === null ? [(from[0] + to[0]) / 2, (from[1] + to[1]) / 2] : [trunk, from[1]];
     const [first, second] = edge.texts;
     const place = (text, dx, dy, anchor) => set(text, { x: (middle[0] + dx).toFixed(1), y: (middle[1] + dy).toFixed(1), "text-anchor": anchor });
     if (this.isNarrow) { place(first, 12, -4, "start"); place(second, 12, 12, "start"); } else { place(first, 0, -9, "middle"); place(second, 0, 20, "middle"); }
     say(first, out > 0 ? `→ ${short(out)} ${unit}` : "");
     say(second, back > 0 ? `← ${short(back)} ${unit}` : "");
-    set(edge.bell, { cx: middle[0].toFixed(1), cy: middle[1].toFixed(1), class: "bell" });
+    set(edge.bell, { cx: middle[0].toFixed(1), cy: middle[1].toFixed(1), class: "bell", visibility: bells === null ? "hidden" : null });
     say(edge.title, `${short(bells)} bells each second`);
     if (bells > 0) {
       void edge.bell.getBoundingClientRect();

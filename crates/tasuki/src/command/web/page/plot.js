@@ -63,4 +63,4 @@ class MinutePlot {
 }
 
 // Events that are no line across the plots: there may be many.
-const QUIET = new Set(["program-came", "program-went"]);
+const QUIET = new Set(["seen", "program-came", "program-went"]);

@@ -116,10 +116,10 @@ class RecordingView {
     const bottom = y + 32;
     for (const at of ticks(low, high, width < 600 ? 4 : 8)) {
       const x = across(at).toFixed(1);
-      parts.push(make("path", { class: "grid", d: `M${x} 8V${bottom}` }), make("text", { class: "small soft", x, y: bottom + 14, "text-anchor": "middle" }, time(at / 1000).replace("–", "0")));
+      const anchor = x > right - 24 ? "end" : "middle";
+      parts.push(make("path", { class: "grid", d: `M${x} 8V${bottom}` }), make("text", { class: "small soft", x, y: bottom + 14, "text-anchor": anchor }, time(at / 1000).replace("–", "0")));
     }
-    parts.push(make("text", { class: "small soft", x: left, y: bottom + 32 }, "wire: above sent, below received; one line may be several frames"));
-    set(this.canvas, { viewBox: `0 0 ${width} ${bottom + 40}`, height: bottom + 40, "aria-label": `${shown.length} frames from ${time(low / 1000)} to ${time(high / 1000)}. Keys: plus, minus, arrows, 0 for all. The table below has the frames.` });
+    set(this.canvas, { viewBox: `0 0 ${width} ${bottom + 20}`, height: bottom + 20, "aria-label": `${shown.length} frames from ${time(low / 1000)} to ${time(high / 1000)}. Keys: plus, minus, arrows, 0 for all. The table below has the frames.` });
     this.canvas.replaceChildren(...parts);
     this.table(shown);
   }
@@ -133,7 +133,7 @@ class RecordingView {
     });
     byId("record-frames").tBodies[0].replaceChildren(...rows);
     const more = frames.length > MOST_FRAME_ROWS ? `; the table has the first ${MOST_FRAME_ROWS}` : "";
-    say(this.reading, `${frames.length} frames in view${more}`);
+    say(this.reading, `${frames.length} frames in view${more}. On the wire, sent frames stand above received ones; one line may be several.`);
   }
 
   stages() {
