@@ -247,39 +247,12 @@ fn who_has_no_token_or_comes_from_another_site_is_refused() {
     site.end();
 }
 
-/// Sends raw bytes from within the world, and gives the answers.
-const RAW: &str = "\
-import socket, sys\n\
-host, port = sys.argv[1].removeprefix('http://').split(':')\n\
-token = sys.argv[2]\n\
-head = f'Host: {host}\\r\\nAuthorization: Bearer {token}\\r\\n'\n\
-def connect():\n\
-    s = socket.create_connection((host, int(port))); s.settimeout(30); return s\n\
-def ask(text, answer=4096):\n\
-    s = connect()\n\
-    try:\n\
-        s.sendall(text.encode()); print(s.recv(answer).split(b'\\r\\n')[0].decode()); return s\n\
-    except OSError as error: print(error); return s\n\
-ask('GET /' + 'x' * 100000 + ' HTTP/1.1\\r\\n' + head + '\\r\\n')\n\
-ask('GET / HTTP/1.1\\r\\n' + head + ''.join(f'x{n}: y\\r\\n' for n in range(500)) + '\\r\\n')\n\
-ask('GET / HTTP/1.1\\r\\n' + head + 'x: ' + 'y' * 100000 + '\\r\\n\\r\\n')\n\
-ask('nonsense\\r\\n\\r\\n')\n\
-ask('GET /api/counters HTTP/1.1\\r\\n' + head + 'Content-Length: 999999999999\\r\\n\\r\\n' + 'z' * 9999)\n\
-# Viewers that read nothing: sixteen are let in.\n\
-viewers = [ask('GET /api/events HTTP/1.1\\r\\n' + head + '\\r\\n', 20) for _ in range(17)]\n\
-# Connections that say nothing.\n\
-idle = [connect() for _ in range(100)]\n\
-idle[-1].settimeout(30); print(idle[-1].recv(100).split(b'\\r\\n')[0].decode())\n\
-print('all', flush=True); sys.stdin.readline()\n";
-
 #[test]
 fn the_server_bears_what_clients_do_and_the_instance_does_not_notice() {
     let Some(site) = Site::new() else { return };
     let traffic = site.traffic();
-    let words = site.world.python(&["-c", RAW, &site.base, &site.token]);
-    let mut command = site.world.command(&words);
-    command.stdin(std::process::Stdio::piped());
-    let hostile = Running::start(command);
+    let words = site.world.script("web_abuse.py", &[&site.base, &site.token]);
+    let hostile = Running::start(site.world.command(&words));
     let _ = hostile.line("all");
     // It answers again once they are gone.
     hostile.signal(Signal::KILL);
