@@ -260,7 +260,7 @@ fn the_server_bears_what_clients_do_and_the_instance_does_not_notice() {
     let lines: Vec<&str> = said.stdout.lines().collect();
     let status = |line: &str| line.split(' ').nth(1).and_then(|word| word.parse::<u16>().ok());
     let statuses: Vec<Option<u16>> = lines.iter().map(|line| status(line)).collect();
-    assert_eq!(statuses[..5], [Some(414), Some(431), Some(431), Some(400), Some(200)], "{said}");
+    assert_eq!(statuses[..5], [Some(431), Some(431), Some(431), Some(400), Some(200)], "{said}");
     assert!(statuses[5..21].iter().all(|it| *it == Some(200)), "{said}");
     assert_eq!(statuses[21..23], [Some(503), Some(503)], "{said}");
     let header = format!("Authorization: Bearer {}", site.token);

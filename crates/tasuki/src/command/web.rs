@@ -67,6 +67,11 @@ pub(crate) fn web(args: &WebArgs) -> Result<u8, Failure> {
         .max_blocking_threads(2)
         .build()
         .map_err(|error| Failure::system("start the web server", error))?;
+    // A signal that comes once the address is printed ends the command in order.
+    let mut ends = {
+        let _inside = runtime.enter();
+        Ends::new()?
+    };
     std::thread::Builder::new()
         .name("watcher".to_owned())
         .spawn(move || watcher.run())
@@ -82,7 +87,6 @@ pub(crate) fn web(args: &WebArgs) -> Result<u8, Failure> {
     exit::say(format_args!("watching instance {name}; Ctrl-C ends"));
     let site = Site::new(Access::new(token, here.port()), watched, name);
     runtime.block_on(tokio::task::LocalSet::new().run_until(async {
-        let mut ends = Ends::new()?;
         let served = http::serve(listener, site.clone());
         tokio::select! {
             failure = served => Err(failure),

@@ -223,7 +223,7 @@ pub(super) mod tests {
     fn programs_come_and_go_and_servers_change() {
         use EventKind::{Began, Ended, Fault, ProgramCame, ProgramWent, Restarted, Seen};
         let mut events = Events::default();
-        let base = vec![process("supervisor", 1, None), process("inet", 2, None)];
+        let base = [process("supervisor", 1, None), process("inet", 2, None)];
         let with = |more: &[ProcessStatus]| status([&base[..], more].concat());
         events.answered(1, &with(&[]));
         events.answered(2, &with(&[]));

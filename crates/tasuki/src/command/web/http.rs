@@ -4,7 +4,7 @@
 //! |---|---|
 //! | make connections without end | [`MOST_CONNECTIONS`]; beyond, a fixed answer and the end |
 //! | send its request slowly, or none | [`HEAD_PATIENCE`] for each head, idle time included |
-//! | send a long head | [`MOST_HEAD`]: 431, or 414 for an address |
+//! | send a long head or address | [`MOST_HEAD`]: 431 |
 //! | send a body | it is not read: the connection ends after the answer |
 //! | not read | nothing is sent for [`READ_PATIENCE`]: the system ends the connection |
 
