@@ -260,7 +260,7 @@ fn overstep(path: &str) {
     for request in [
         ClientRequest::Ps,
         ClientRequest::Ss { info: true, from: 0 },
-        ClientRequest::Trace { on: true },
+        ClientRequest::Trace { on: true, marks: 9 },
         ClientRequest::Capture { snaplen: 64, interface: None },
         ClientRequest::Down,
     ] {

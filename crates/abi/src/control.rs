@@ -19,7 +19,9 @@ use serde::{Deserialize, Serialize};
 
 pub use self::busy_poll::BusyPoll;
 pub use self::capture::CaptureHeader;
-pub use self::status::{InstanceStatus, PoolStatus, ProcessStatus, SandboxStatus, SocketStatus};
+pub use self::status::{
+    InstanceStatus, PartyStatus, PoolStatus, ProcessStatus, RingStatus, SandboxStatus, SocketStatus,
+};
 use crate::client::ClientParams;
 use crate::fastopen::FastopenKeys;
 use crate::network::{InterfaceSettings, Ipv6Mode, NetworkStatus};
@@ -84,6 +86,9 @@ pub enum ClientRequest {
     Trace {
         /// Begin: the reply is empty.
         on: bool,
+        /// At the end: most single marks in the reply, the newest ones.
+        #[serde(default)]
+        marks: usize,
     },
     /// Copy every frame. Reply: [`ClientReply::Capture`].
     Capture {
@@ -435,6 +440,8 @@ pub enum ServerRequest {
     Trace {
         /// Begin: the reply is empty.
         on: bool,
+        /// As in [`ClientRequest::Trace`].
+        marks: usize,
     },
     /// To the inet server: change or show security associations and policies. Reply
     /// [`ServerReply::Done`] or [`ServerReply::Xfrm`].
@@ -495,6 +502,9 @@ pub enum ServerReply {
         pools: Vec<PoolStatus>,
         /// Sizes of batches.
         histograms: Vec<Histogram>,
+        /// Of the inet server: the programs, and the rings of each interface.
+        #[serde(default)]
+        parties: Vec<PartyStatus>,
     },
     /// Refused.
     Error {

@@ -23,7 +23,8 @@ pub const MARKS: u32 = 1024;
 pub const TRACE_BYTES: usize = 64 + shm::ring_bytes(MARKS);
 
 /// A stage of a send or a receive; a mark says that it begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum TraceStage {
     /// Program: a send; its bytes are copied.
@@ -76,7 +77,37 @@ pub enum TraceStage {
     Received,
 }
 
+/// The process that makes a mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TraceProcess {
+    /// A program.
+    Program,
+    /// The inet server.
+    Inet,
+    /// A driver.
+    Driver,
+}
+
 impl TraceStage {
+    /// The process that goes through the stage.
+    #[must_use]
+    pub fn process(self) -> TraceProcess {
+        match self {
+            Self::Send | Self::Request | Self::Returned | Self::Recv | Self::Received => {
+                TraceProcess::Program
+            }
+            Self::DriverDispatch
+            | Self::Io
+            | Self::HandBack
+            | Self::Result
+            | Self::DriverRest
+            | Self::Read
+            | Self::HandOver => TraceProcess::Driver,
+            _ => TraceProcess::Inet,
+        }
+    }
+
     /// All of them, in order.
     pub const ALL: [Self; 24] = [
         Self::Send,
@@ -253,6 +284,10 @@ pub struct StageReport {
     pub receives: u64,
     /// Stages of receives, in the order of the data path.
     pub receive_stages: Vec<StageTime>,
+    /// The newest marks, if they were asked for: CLOCK_MONOTONIC in nanoseconds, and the stage that
+    /// begins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<(u64, TraceStage)>,
 }
 
 #[cfg(test)]

@@ -14,11 +14,14 @@ use std::sync::Arc;
 
 use abi::call::{PackagedResult, ReturnPath};
 use abi::client::{ClientLayout, ClientParams, HeadWords, QUEUE, REQUESTS, RESULTS};
+use abi::control::{PartyStatus, RingStatus};
 use abi::nic::INET;
 use abi::stages::{TraceReader, TraceStage};
 use abi::{Family, SocketId, SocketKind};
 use inet::{Handle, OwnerId};
-use shm::{Consumer, OutOfRange, Pool, PoolMap, Producer, Region, Ringer, Sleep, Sleeper};
+use shm::{
+    Consumer, OutOfRange, Pool, PoolMap, Producer, Region, RingFault, Ringer, Sleep, Sleeper,
+};
 
 use crate::engine::{Engine, SocketOwner};
 use crate::fault::ClientFault;
@@ -450,6 +453,34 @@ impl Client {
         let relaxed = Ordering::Relaxed;
         counters.program_bells = counters.program_bells.saturating_add(bells.load(relaxed));
         counters.program_sleeps = counters.program_sleeps.saturating_add(sleeps.load(relaxed));
+    }
+
+    /// This program's rings and its own counters, for operators. The rings of all its threads are
+    /// added up.
+    pub(crate) fn as_party(&mut self) -> PartyStatus {
+        let (mut requests, mut results) = ((0, 0), (0, 0));
+        for thread in self.threads.iter_mut().flatten() {
+            // A broken ring counts as none; its next use reports it.
+            let add = |sum: &mut (u32, u32), fill: Result<(u32, u32), RingFault>| {
+                let (slots, used) = fill.unwrap_or_default();
+                *sum = (sum.0 + slots, sum.1 + used);
+            };
+            add(&mut requests, thread.requests.fill());
+            add(&mut results, thread.results.fill());
+        }
+        let rings = [("requests", requests), ("results", results)];
+        let rings =
+            rings.map(|(name, (slots, used))| RingStatus { name: name.to_owned(), slots, used });
+        let words = [
+            ("copy.program-rx-bytes", &self.head.copied_rx),
+            ("copy.program-tx-bytes", &self.head.copied_tx),
+            ("program.bells-rung", &self.head.bells),
+            ("program.sleeps", &self.head.sleeps),
+        ];
+        let counters = words
+            .map(|(name, word)| (name.to_owned(), word.load(std::sync::atomic::Ordering::Relaxed)));
+        let (rings, counters) = (rings.into(), counters.into());
+        PartyStatus { role: "client".to_owned(), number: self.number, rings, counters }
     }
 
     /// Pages and free pages of the receiving pool.

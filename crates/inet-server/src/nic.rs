@@ -27,6 +27,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use abi::control::PartyStatus;
 use abi::nic::{NicLayout, RING};
 use abi::offload::Features;
 use abi::stages::TraceStage;
@@ -264,6 +265,16 @@ impl Nics {
         self.ports.iter_mut().any(|port| {
             let input = !matches!(port.rx.is_empty(), Ok(true));
             !port.dead && (input || completions && port.output.has_news())
+        })
+    }
+
+    /// Each interface's rings, for operators. Its driver reports its own counters.
+    pub(crate) fn parties(&mut self) -> impl Iterator<Item = PartyStatus> {
+        self.ports.iter_mut().map(|port| PartyStatus {
+            role: "nic".to_owned(),
+            number: port.number,
+            rings: port.rings(),
+            counters: Vec::new(),
         })
     }
 

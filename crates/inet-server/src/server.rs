@@ -221,14 +221,14 @@ impl Server {
     }
 
     /// Begins to mark the stages of sends and receives, or ends it and returns the report.
-    pub(crate) fn trace(&mut self, on: bool) -> StageReport {
+    pub(crate) fn trace(&mut self, on: bool, marks: usize) -> StageReport {
         if !on {
             self.take_marks();
         }
         self.engine.stack.set_traced(on);
         self.engine.nics.set_trace(on);
         self.clients.iter().flatten().for_each(|client| client.trace.want(on));
-        if on { StageReport::default() } else { self.engine.nics.trace.report() }
+        if on { StageReport::default() } else { self.engine.nics.trace.report(marks) }
     }
 
     fn take_marks(&mut self) {

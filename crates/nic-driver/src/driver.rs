@@ -504,7 +504,9 @@ impl Driver {
                 ];
                 self.frames.counters(&mut |name, value| counters.push((name.to_owned(), value)));
                 let histograms = self.frames.histograms();
-                return Ok(ServerReply::Counters { counters, pools: Vec::new(), histograms });
+                // The inet server has the rings, the supervisor knows whose counters these are.
+                let (pools, parties) = (Vec::new(), Vec::new());
+                return Ok(ServerReply::Counters { counters, pools, histograms, parties });
             }
             ServerRequest::AttachDevice => {
                 let (config, region) = (&self.config, self.frames.region());

@@ -100,6 +100,15 @@ impl Producer {
         Ok(self.ring.capacity() - self.tail.wrapping_sub(self.head))
     }
 
+    /// Slots in all, and those published or staged that the consumer still has.
+    ///
+    /// # Errors
+    /// [`RingFault`].
+    pub fn fill(&mut self) -> Result<(u32, u32), RingFault> {
+        let slots = self.ring.capacity();
+        Ok((slots, slots - self.free()?))
+    }
+
     /// Can so many slots be staged now? The consumer's index is read, and so its cache line taken
     /// from it, only if they could not when it was read last.
     ///
@@ -314,6 +323,14 @@ impl Consumer {
             self.ring.head().store(self.head, Ordering::Release);
             self.returned = self.head;
         }
+    }
+
+    /// Slots in all, and those unread.
+    ///
+    /// # Errors
+    /// [`RingFault`].
+    pub fn fill(&mut self) -> Result<(u32, u32), RingFault> {
+        Ok((self.ring.capacity(), self.len()?))
     }
 
     /// Unread slots.

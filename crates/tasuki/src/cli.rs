@@ -11,6 +11,7 @@ mod pages;
 mod processes;
 mod run;
 mod storage;
+mod web;
 mod xfrm;
 
 use std::ffi::OsString;
@@ -34,6 +35,7 @@ pub(crate) use self::storage::{
     DiskArgs, DiskCommand, DiskCopyArgs, DiskFormatArgs, DiskLsArgs, DiskMountArgs, TargetArgs,
     TargetCommand, TargetLunArgs, TargetNameArgs, TargetPsArgs, TargetUpArgs,
 };
+pub(crate) use self::web::WebArgs;
 pub(crate) use self::xfrm::{XfrmArgs, XfrmCommand, XfrmObject, XfrmOptions};
 
 /// Run unmodified programs on a TCP/IP stack made of small processes
@@ -71,6 +73,7 @@ pub(crate) enum Command {
     Neigh(NetworkArgs),
     Xfrm(XfrmArgs),
     Capture(CaptureArgs),
+    Web(WebArgs),
     Target(TargetArgs),
     Disk(DiskArgs),
     Key(KeyArgs),
@@ -464,6 +467,7 @@ mod tests {
                 "neigh",
                 "xfrm",
                 "capture",
+                "web",
                 "target",
                 "disk",
                 "key",

@@ -18,6 +18,7 @@ pub(crate) mod stages;
 pub(crate) mod stats;
 pub(crate) mod target;
 pub(crate) mod up;
+pub(crate) mod web;
 pub(crate) mod xfrm;
 
 use std::io::{self, Write};

@@ -70,6 +70,7 @@ fn main() -> ExitCode {
         Command::Neigh(network) => command::network::neigh(&network),
         Command::Xfrm(xfrm) => command::xfrm::xfrm(&xfrm),
         Command::Capture(capture) => command::capture::capture(&capture),
+        Command::Web(web) => command::web::web(&web),
         Command::Target(target) => command::target::target(&target),
         Command::Disk(disk) => command::disk::disk(&disk),
         Command::Key(key) => command::key::key(&key),

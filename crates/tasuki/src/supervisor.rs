@@ -46,7 +46,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use abi::control::{Audience, ClientReply, PoolStatus};
+use abi::control::{Audience, ClientReply, PartyStatus, PoolStatus};
 use abi::stats::Histogram;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -89,6 +89,9 @@ struct PendingStatus {
     pools: Vec<PoolStatus>,
     counters: BTreeMap<String, u64>,
     histograms: BTreeMap<String, Histogram>,
+    parties: Vec<PartyStatus>,
+    /// The counters of each driver, by the number of its interface.
+    by_driver: BTreeMap<u16, Vec<(String, u64)>>,
 }
 
 /// A program that waits for its admission.

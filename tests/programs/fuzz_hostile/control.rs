@@ -68,7 +68,7 @@ pub(crate) fn question(line: Option<&mut Channel>, socket: &str, random: &mut Ra
         ClientRequest::Ss { info: true, from: 0 },
         ClientRequest::Ss { info: false, from: random.next() as usize },
         ClientRequest::Network,
-        ClientRequest::Trace { on: random.one_in(2) },
+        ClientRequest::Trace { on: random.one_in(2), marks: 9 },
         // These are an operator's, and refused on the socket of programs.
         ClientRequest::Down,
         ClientRequest::Capture { snaplen: random.next() as u32, interface: None },

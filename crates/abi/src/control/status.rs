@@ -29,6 +29,31 @@ pub struct PoolStatus {
     pub backing: String,
 }
 
+/// How full a ring is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingStatus {
+    /// Such as `requests`, `results`, `fill` or `tx`.
+    pub name: String,
+    /// Slots in all; of a program with several threads, of all its rings of that name.
+    pub slots: u32,
+    /// Slots published and not consumed.
+    pub used: u32,
+}
+
+/// A party that shares rings with the inet server: a program or a driver.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartyStatus {
+    /// `client` or `nic`, as the role of its process.
+    pub role: String,
+    /// The client's number, or the interface's.
+    pub number: u16,
+    /// Its rings, as the inet server sees them.
+    pub rings: Vec<RingStatus>,
+    /// Its own part of the counters, in order of name; an object in JSON.
+    #[serde(with = "as_object")]
+    pub counters: Vec<(String, u64)>,
+}
+
 /// A process of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessStatus {
@@ -68,6 +93,9 @@ pub struct InstanceStatus {
     /// Sizes of batches, in order of name.
     #[serde(default)]
     pub histograms: Vec<Histogram>,
+    /// Programs and drivers, with their rings and their part of the counters.
+    #[serde(default)]
+    pub parties: Vec<PartyStatus>,
 }
 
 /// Pairs as a JSON object, so that `jq '.counters["tcp.retransmits"]'` does what it says.

@@ -127,6 +127,11 @@ impl Output {
         })
     }
 
+    /// Slots of the priority and the bulk ring, and those that the driver has not passed.
+    pub(super) fn fill(&mut self) -> [Result<(u32, u32), RingFault>; 2] {
+        [self.priority.ring.fill(), self.bulk.ring.fill()]
+    }
+
     /// The queue that the next frame of a sender takes; `None` if it has no room.
     #[inline]
     pub(super) fn choose(&mut self, sender: OwnerId) -> Option<QueueKind> {

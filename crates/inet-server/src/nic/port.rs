@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use abi::control::RingStatus;
 use abi::frame::{
     self, Chain, DriverCall, FillSlot, HEAD_PAGES, IfAttach, MAX_PIECES, RxFrame, TxFrame,
 };
@@ -57,6 +58,12 @@ pub(super) struct Port {
     pub(super) backing: String,
     ring: bool,
     pub(super) dead: bool,
+}
+
+/// A ring with its slots, and those in use; `None` if it is broken, which its next use reports.
+fn ring_status(name: &str, fill: Result<(u32, u32), RingFault>) -> Option<RingStatus> {
+    let (slots, used) = fill.ok()?;
+    Some(RingStatus { name: name.to_owned(), slots, used })
 }
 
 pub(super) enum BadDriverInput {
@@ -139,6 +146,18 @@ impl Port {
         let offload = offload::from_device(self.features, said.offload);
         let offload = offload.filter(|_| end <= area.len()).ok_or(BadDriverInput::Frame)?;
         Ok(ReceivedFrame { area, start, end, offload, nic: self.number, behind: Vec::new() })
+    }
+
+    /// How full the rings are, but for broken ones.
+    pub(super) fn rings(&mut self) -> Vec<RingStatus> {
+        let [priority, bulk] = self.output.fill();
+        let all = [
+            ("fill", self.fill.fill()),
+            ("rx", self.rx.fill()),
+            ("tx-priority", priority),
+            ("tx", bulk),
+        ];
+        all.into_iter().filter_map(|(name, fill)| ring_status(name, fill)).collect()
     }
 
     /// Takes back the heads of frames that the driver has passed. Returns whether there was any.

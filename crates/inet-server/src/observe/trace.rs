@@ -16,6 +16,9 @@ use abi::stages::{Mark, StageReport, StageTime, TraceReader, TraceStage};
 /// Marks kept: 2 MiB, the sends of minutes that are a millisecond apart.
 const MOST: usize = 1 << 17;
 
+/// Most single marks in a report: they are far below the longest message.
+const MOST_SHOWN: usize = 1 << 14;
+
 /// The marks of one trace.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
@@ -59,13 +62,15 @@ impl Trace {
         }
     }
 
-    /// The report on the marks so far, which are gone afterwards.
-    pub(crate) fn report(&mut self) -> StageReport {
+    /// The report on the marks so far, which are gone afterwards; with the newest `most` of them.
+    pub(crate) fn report(&mut self, most: usize) -> StageReport {
         let mut marks = std::mem::take(&mut self.marks);
         marks.sort_by_key(|mark| mark.at);
         let (sends, stages) = SENDS.report(&marks);
         let (receives, receive_stages) = RECEIVES.report(&marks);
-        StageReport { sends, missed: self.missed, stages, receives, receive_stages }
+        let newest = marks.iter().skip(marks.len().saturating_sub(most.min(MOST_SHOWN)));
+        let marks = newest.map(|mark| (mark.at, mark.stage)).collect();
+        StageReport { sends, missed: self.missed, stages, receives, receive_stages, marks }
     }
 }
 
@@ -231,7 +236,7 @@ impl RowSpan {
                 let mut spent = Spent::default();
                 for (index, mark) in marks.iter().enumerate().filter(|(_, m)| m.stage == stage) {
                     let mut later = marks[index + 1..].iter();
-                    let next = later.find(|next| process(next.stage) == process(stage));
+                    let next = later.find(|next| next.stage.process() == stage.process());
                     let next = next.filter(|next| until.is_none_or(|until| until == next.stage));
                     let Some(next) = next else { continue };
                     spent.times += 1;
@@ -243,18 +248,6 @@ impl RowSpan {
     }
 }
 
-fn process(stage: TraceStage) -> u8 {
-    use TraceStage::{
-        DriverDispatch, DriverRest, HandBack, HandOver, Io, Read, Received, Recv, Request, Result,
-        Returned, Send,
-    };
-    match stage {
-        Send | Request | Returned | Recv | Received => 0,
-        DriverDispatch | Io | HandBack | Result | DriverRest | Read | HandOver => 2,
-        _ => 1,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,7 +255,7 @@ mod tests {
     fn trace(marks: &[(u64, TraceStage)]) -> StageReport {
         let mut trace = Trace { on: true, ..Trace::default() };
         marks.iter().for_each(|&(at, stage)| trace.keep(Mark { at, stage }));
-        trace.report()
+        trace.report(0)
     }
 
     fn row(report: &StageReport, name: &str) -> (u64, u64, u64) {
@@ -332,13 +325,15 @@ mod tests {
         assert_eq!(row(&report, "TCP layer"), (0, 0, 0));
         let mut trace = Trace::default();
         trace.mark(Send);
-        assert_eq!(trace.report().sends, 0, "nobody wanted it");
+        assert_eq!(trace.report(9).sends, 0, "nobody wanted it");
         trace.set(true);
         trace.mark(Send);
         trace.mark(Returned);
         (2..=MOST).for_each(|_| trace.mark(Request));
-        let report = trace.report();
+        let report = trace.report(2);
         assert_eq!((report.sends, report.missed), (1, 1));
+        let shown: Vec<_> = report.marks.iter().map(|(_, stage)| *stage).collect();
+        assert_eq!(shown, [Request, Request], "the newest");
     }
 
     #[test]

@@ -44,7 +44,9 @@ impl Server {
                 };
             }
             ServerRequest::Counters => return self.counted(),
-            ServerRequest::Trace { on } => return ServerReply::Stages(self.trace(on)),
+            ServerRequest::Trace { on, marks } => {
+                return ServerReply::Stages(self.trace(on, marks));
+            }
             ServerRequest::Shutdown => {
                 self.shut_down(now);
                 Ok(())
@@ -62,7 +64,9 @@ impl Server {
         }
     }
 
-    fn counted(&self) -> ServerReply {
+    fn counted(&mut self) -> ServerReply {
+        let clients = self.clients.iter_mut().flatten().map(|client| client.as_party());
+        let parties = clients.chain(self.engine.nics.parties()).collect();
         let engine = &self.engine;
         let nics = engine.nics.counters.iter();
         let mut counters = engine.counters.clone();
@@ -90,6 +94,7 @@ impl Server {
             }
         });
         let pools = frames.chain(clients).collect();
-        ServerReply::Counters { counters, pools, histograms: engine.batches.histograms() }
+        let histograms = engine.batches.histograms();
+        ServerReply::Counters { counters, pools, histograms, parties }
     }
 }

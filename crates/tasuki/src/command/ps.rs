@@ -93,7 +93,7 @@ fn text(status: &InstanceStatus, verbose: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use abi::control::{PoolStatus, ProcessStatus};
+    use abi::control::{PartyStatus, PoolStatus, ProcessStatus, RingStatus};
 
     use super::*;
 
@@ -121,6 +121,12 @@ mod tests {
             }],
             counters: vec![("copy.rx-bytes".to_owned(), 9)],
             histograms: vec![abi::stats::Sizes::default().histogram("nic.rx-per-step")],
+            parties: vec![PartyStatus {
+                role: "client".to_owned(),
+                number: 3,
+                rings: vec![RingStatus { name: "requests".to_owned(), slots: 256, used: 1 }],
+                counters: vec![("program.sleeps".to_owned(), 2)],
+            }],
         };
         let short = "\
 default: 10.219.0.2/24, split

@@ -41,7 +41,7 @@ pub(crate) fn stages(args: &StagesArgs) -> Result<u8, Failure> {
 }
 
 fn trace(operator: &mut Operator, on: bool) -> Result<StageReport, Failure> {
-    match operator.ask(&ClientRequest::Trace { on })? {
+    match operator.ask(&ClientRequest::Trace { on, marks: 0 })? {
         (ClientReply::Stages(report), _) => Ok(report),
         (other, _) => Err(operator.unexpected(&other)),
     }
@@ -89,7 +89,8 @@ mod tests {
         };
         let stages = vec![row("TCP layer", 90, 12_340), row("IP layer", 2, 40)];
         let (receives, receive_stages) = (1, vec![row("I/O from NIC", 6, 500)]);
-        let report = StageReport { sends: 2, missed: 0, stages, receives, receive_stages };
+        let marks = vec![(1, abi::stages::TraceStage::Send)];
+        let report = StageReport { sends: 2, missed: 0, stages, receives, receive_stages, marks };
         let expected = "\
 2 sends
 STAGE      PROCESS  TIMES/SEND  MEDIAN US  MEAN US

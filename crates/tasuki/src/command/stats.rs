@@ -91,23 +91,49 @@ impl Pattern {
     }
 }
 
+/// All counters of an instance that has answered, as Prometheus reads them.
+pub(super) fn exposition(status: InstanceStatus) -> String {
+    prometheus::is_up(&status.instance, true) + &prometheus::exposition(&sample(status, &[]))
+}
+
+/// The same of an instance that does not run.
+pub(super) fn exposition_of_none(instance: &str) -> String {
+    prometheus::is_up(instance, false)
+}
+
+/// The names of all counters with their meanings, by layer.
+pub(super) fn meanings() -> serde_json::Value {
+    let layers = layers().into_iter().filter(|layer| !layer.rows.is_empty()).map(|layer| {
+        let counters = layer.rows.iter().map(|&(name, meaning)| {
+            serde_json::json!({ "name": name, "meaning": meaning, "gauge": is_gauge(name) })
+        });
+        serde_json::json!({ "title": layer.title, "counters": counters.collect::<Vec<_>>() })
+    });
+    layers.collect()
+}
+
 fn ask(operator: &mut Operator, patterns: &[Pattern]) -> Result<Sample, Failure> {
-    let InstanceStatus { instance, pools, counters, histograms, .. } = status(operator)?;
-    let wanted = |name: &str| patterns.is_empty() || patterns.iter().any(|p| p.fits(name));
-    let pools = if patterns.is_empty() { pools } else { Vec::new() };
-    let targets = targets::samples(&instance, wanted);
-    let sample = Sample {
-        instance,
-        counters: counters.into_iter().filter(|(name, _)| wanted(name)).collect(),
-        histograms: histograms.into_iter().filter(|histogram| wanted(&histogram.name)).collect(),
-        pools: pools.into_iter().map(|pool| (pool.name, pool.pages, pool.free)).collect(),
-        targets,
-    };
+    let sample = sample(status(operator)?, patterns);
     if sample.counters.is_empty() && sample.histograms.is_empty() && sample.targets.is_empty() {
         let sentence = "no counter is called so; `tasuki stats -z` shows the names of all";
         return Err(Failure::new(Code::Usage, sentence));
     }
     Ok(sample)
+}
+
+/// The requested part of an instance's answer, with its targets.
+fn sample(status: InstanceStatus, patterns: &[Pattern]) -> Sample {
+    let InstanceStatus { instance, pools, counters, histograms, .. } = status;
+    let wanted = |name: &str| patterns.is_empty() || patterns.iter().any(|p| p.fits(name));
+    let pools = if patterns.is_empty() { pools } else { Vec::new() };
+    let targets = targets::samples(&instance, wanted);
+    Sample {
+        instance,
+        counters: counters.into_iter().filter(|(name, _)| wanted(name)).collect(),
+        histograms: histograms.into_iter().filter(|histogram| wanted(&histogram.name)).collect(),
+        pools: pools.into_iter().map(|pool| (pool.name, pool.pages, pool.free)).collect(),
+        targets,
+    }
 }
 
 fn show(args: &StatsArgs, sample: &Sample, interval: Option<Duration>) -> Result<(), Failure> {

@@ -110,7 +110,9 @@ impl Supervisor {
                 self.reply_shared(connection, &cookies, &ends, refusal)?;
             }
             // The reply may be late: then the connection is gone.
-            ReplyContext::Counters(connection) => self.collect_status(connection, reply)?,
+            ReplyContext::Counters { connection, server } => {
+                self.collect_status(connection, server, reply)?;
+            }
             ReplyContext::Sockets(connection) => self.reply_sockets(connection, reply)?,
             ReplyContext::Network(connection) => self.reply_network(connection, reply)?,
             ReplyContext::Capture { connection, socket } => {

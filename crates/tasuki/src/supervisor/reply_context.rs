@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use super::connections::ConnectionId;
+use super::servers::ServerId;
 
 /// The purpose of a server's reply.
 pub(super) enum ReplyContext {
@@ -26,8 +27,8 @@ pub(super) enum ReplyContext {
     Thread { connection: ConnectionId, thread: u16, bell: OwnedFd },
     /// Sockets of a client are shared; the programs' ends.
     Shared { connection: ConnectionId, cookies: Vec<u64>, ends: Vec<OwnedFd> },
-    /// Part of `tasuki ps`.
-    Counters(ConnectionId),
+    /// Part of `tasuki ps`, of this server.
+    Counters { connection: ConnectionId, server: ServerId },
     /// `tasuki ss`.
     Sockets(ConnectionId),
     /// `tasuki addr` and `tasuki route`, or a program that asks for its interfaces.

@@ -76,8 +76,9 @@ impl Supervisor {
                 let request = ServerRequest::Ss { info, from };
                 self.ask(id, ServerId::Inet, request, ReplyContext::Sockets(id))
             }
-            ClientRequest::Trace { on } => {
-                self.ask(id, ServerId::Inet, ServerRequest::Trace { on }, ReplyContext::Network(id))
+            ClientRequest::Trace { on, marks } => {
+                let request = ServerRequest::Trace { on, marks };
+                self.ask(id, ServerId::Inet, request, ReplyContext::Network(id))
             }
             ClientRequest::Xfrm { xfrm } => self.ask_xfrm(id, xfrm),
             ClientRequest::Network => {

@@ -19,7 +19,8 @@ impl Supervisor {
         self.pending_status
             .insert(id, PendingStatus { left: lines.len(), ..PendingStatus::default() });
         for server in lines {
-            self.ask(id, server, ServerRequest::Counters, ReplyContext::Counters(id))?;
+            let context = ReplyContext::Counters { connection: id, server };
+            self.ask(id, server, ServerRequest::Counters, context)?;
         }
         Ok(self.reply_status(id)?)
     }
@@ -28,11 +29,18 @@ impl Supervisor {
     pub(super) fn collect_status(
         &mut self,
         id: ConnectionId,
+        server: ServerId,
         reply: ServerReply,
     ) -> Result<(), Failure> {
         let Some(gather) = self.pending_status.get_mut(&id) else { return Ok(()) };
         match reply {
-            ServerReply::Counters { counters, pools, histograms } => {
+            ServerReply::Counters { counters, pools, histograms, parties } => {
+                if let ServerId::Nic(number) = server {
+                    let mut own = counters.clone();
+                    own.sort_unstable();
+                    gather.by_driver.insert(number, own);
+                }
+                gather.parties.extend(parties);
                 // Counters of several drivers are added up.
                 for (name, count) in counters {
                     let sum = gather.counters.entry(name.clone()).or_default();
@@ -60,11 +68,13 @@ impl Supervisor {
         if self.pending_status.get(&id).is_none_or(|gather| gather.left > 0) {
             return Ok(());
         }
-        let Some(PendingStatus { pools, counters, histograms, .. }) =
-            self.pending_status.remove(&id)
-        else {
-            return Ok(());
-        };
+        let Some(gathered) = self.pending_status.remove(&id) else { return Ok(()) };
+        let PendingStatus { pools, counters, histograms, mut parties, mut by_driver, .. } =
+            gathered;
+        // The inet server knows a driver's rings, and the driver its counters.
+        for party in parties.iter_mut().filter(|party| party.role == "nic") {
+            party.counters = by_driver.remove(&party.number).unwrap_or_default();
+        }
         let stack = self.instance.links.iter().flat_map(|link| &link.addresses.stack);
         let addresses: Vec<String> = stack.map(ToString::to_string).collect();
         let status = InstanceStatus {
@@ -76,6 +86,7 @@ impl Supervisor {
             pools,
             counters: counters.into_iter().collect(),
             histograms: histograms.into_values().collect(),
+            parties,
         };
         self.reply(id, &ClientReply::Processes(status), &[])
     }

@@ -179,6 +179,7 @@ mod tests {
             pools: vec![],
             counters: vec![],
             histograms: vec![],
+            parties: vec![],
         };
         assert_eq!(
             text(&status, &reports),

@@ -42,6 +42,14 @@ pub(super) fn exposition(sample: &Sample) -> String {
     page.text
 }
 
+/// Whether an instance runs. A scrape that gets no answer says less: the web server may be gone.
+pub(super) fn is_up(instance: &str, is_up: bool) -> String {
+    let mut page = Page { text: String::new(), stack: label(instance) };
+    page.head("tasuki_up", "gauge", "1 while the instance runs.");
+    page.value("tasuki_up", "", u8::from(is_up));
+    page.text
+}
+
 fn metric(name: &str, suffix: &str) -> String {
     format!("tasuki_{}{suffix}", name.replace(['.', '-'], "_"))
 }
