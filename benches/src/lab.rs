@@ -1,8 +1,8 @@
 //! `tasuki-bench lab`, which `tasuki lab` becomes: experiments of the papers, measured in rounds
 //! until they are known well enough, with a report at the end.
 //!
-//! An experiment ([`experiment::LabExperiment`]) knows how one point of one set-up is measured once.
-//! All else is the same for all: rounds, turns, precision and time ([`engine`]), the samples
+//! An experiment ([`experiment::LabExperiment`]) knows how one point of one set-up is measured
+//! once. All else is the same for all: rounds, turns, precision and time ([`engine`]), the samples
 //! ([`notebook`]), files, signals and progress ([`session`]), the state of the machine
 //! ([`calibration`]). Measurements are those of the other parts of `tasuki-bench`, or run these.
 //!
@@ -77,7 +77,7 @@ pub(crate) fn main(args: &MeasureArgs) -> ExitCode {
 }
 
 /// A run, new or from before.
-struct Run {
+struct LabRun {
     options: LabOptions,
     folder: RunFolder,
     state: RunState,
@@ -86,7 +86,7 @@ struct Run {
 
 fn run(args: &MeasureArgs) -> Result<()> {
     let tasuki = tasuki(args.tasuki.as_deref())?;
-    let Run { options, folder, state, results } = match &args.options.resume {
+    let LabRun { options, folder, state, results } = match &args.options.resume {
         Some(path) => earlier(path, &tasuki)?,
         None => new_run(&args.options, &tasuki)?,
     };
@@ -142,7 +142,7 @@ fn conclude(session: &mut Session) -> Result<()> {
     Ok(())
 }
 
-fn new_run(options: &LabOptions, tasuki: &Path) -> Result<Run> {
+fn new_run(options: &LabOptions, tasuki: &Path) -> Result<LabRun> {
     options.check().map_err(|sentence| {
         Failure::new(Code::Usage, format!("{sentence}; see `tasuki lab --help`"))
     })?;
@@ -151,7 +151,7 @@ fn new_run(options: &LabOptions, tasuki: &Path) -> Result<Run> {
     let results = new_results(tasuki, &words)?;
     let folder = RunFolder::create(options.out.as_deref())?;
     let state = RunState { words, ..RunState::default() };
-    Ok(Run { options: options.clone(), folder, state, results })
+    Ok(LabRun { options: options.clone(), folder, state, results })
 }
 
 /// The words of this command line that measure the same again: not where, and with which program.
@@ -169,7 +169,7 @@ fn words_of_options() -> Vec<String> {
 }
 
 /// A run that goes on with the same build, on the same machine.
-fn earlier(path: &Path, tasuki: &Path) -> Result<Run> {
+fn earlier(path: &Path, tasuki: &Path) -> Result<LabRun> {
     let (folder, state, results) = RunFolder::open(path)?;
     let wrong = |sentence: String| Failure::new(Code::Configuration, sentence);
     let words = EarlierWords::try_parse_from(state.words.iter().map(OsString::from));
@@ -190,7 +190,7 @@ fn earlier(path: &Path, tasuki: &Path) -> Result<Run> {
         return Err(wrong(sentence).into());
     }
     may_measure(&options.chosen())?;
-    Ok(Run { options, folder, state, results })
+    Ok(LabRun { options, folder, state, results })
 }
 
 /// The `tasuki` that is measured.

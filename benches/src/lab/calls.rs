@@ -7,7 +7,7 @@ use lab::plan::{ExperimentName, LabOptions};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 
 use super::derived::Reference;
-use super::experiment::{FigurePlan, LabExperiment, Measured, Reading};
+use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues};
 use super::part::{asked, two_processors};
 use crate::calls::{CallFigure, CallReport};
 
@@ -85,7 +85,7 @@ impl LabExperiment for PackagedCalls {
         vec!["all calls".to_owned()]
     }
 
-    fn measure(&mut self, point: usize, _: usize) -> Result<Measured> {
+    fn measure(&mut self, point: usize, _: usize) -> Result<MeasuredValues> {
         let batch = *self.batches.get(point).context("a batch")?;
         let words = [
             "calls".to_owned(),
@@ -101,7 +101,7 @@ impl LabExperiment for PackagedCalls {
             let Some(figure) = figure_of(call) else { continue };
             let title = call.call.title();
             let ways = [("together", call.packaged_ns), ("singly", call.single_ns)];
-            readings.extend(ways.map(|(way, value)| Reading {
+            readings.extend(ways.map(|(way, value)| MeasuredValue {
                 figure,
                 series: format!("{title}, {way}"),
                 x,
@@ -112,7 +112,7 @@ impl LabExperiment for PackagedCalls {
         let kernel: Vec<(&str, f64)> =
             [(GETPID, found.kernel.getpid_ns)].into_iter().chain(nops).collect();
         for figure in 0..PLACES.len() {
-            readings.extend(kernel.iter().map(|(series, value)| Reading {
+            readings.extend(kernel.iter().map(|(series, value)| MeasuredValue {
                 figure,
                 series: (*series).to_owned(),
                 x,
@@ -120,7 +120,7 @@ impl LabExperiment for PackagedCalls {
             }));
         }
         // Each figure begins with a batch that does not count.
-        Ok(Measured { readings, warm_up: 1 })
+        Ok(MeasuredValues { readings, warm_up: 1 })
     }
 
     fn conclude(&self, figures: &mut Vec<Figure>) -> Vec<String> {

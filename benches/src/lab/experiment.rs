@@ -52,7 +52,7 @@ pub(crate) fn bytes_axis(title: &str) -> Axis {
 
 /// One value that was measured.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Reading {
+pub(crate) struct MeasuredValue {
     /// The figure, by its place among those of the experiment.
     pub(crate) figure: usize,
     /// The series.
@@ -65,9 +65,9 @@ pub(crate) struct Reading {
 
 /// What one measurement found.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Measured {
+pub(crate) struct MeasuredValues {
     /// All values.
-    pub(crate) readings: Vec<Reading>,
+    pub(crate) readings: Vec<MeasuredValue>,
     /// Operations that were done to warm up and do not count, in this measurement.
     pub(crate) warm_up: u32,
 }
@@ -86,7 +86,7 @@ pub(crate) trait LabExperiment {
     ///
     /// # Errors
     /// Whatever went wrong. The engine goes on with the next measurement.
-    fn measure(&mut self, point: usize, setup: usize) -> Result<Measured>;
+    fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues>;
     /// Figures that are made of the others, papers' series beside them, and sentences about both.
     fn conclude(&self, figures: &mut Vec<Figure>) -> Vec<String>;
 }

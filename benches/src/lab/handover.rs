@@ -6,7 +6,7 @@ use lab::plan::{ExperimentName, LabOptions};
 use lab::{Direction, Figure, FigureKind};
 
 use super::derived::Reference;
-use super::experiment::{FigurePlan, LabExperiment, Measured, Reading, bytes_axis};
+use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues, bytes_axis};
 use super::part::{asked, two_processors};
 use crate::handover::HandoverFigure;
 
@@ -63,7 +63,7 @@ impl LabExperiment for Handovers {
         vec!["all ways".to_owned()]
     }
 
-    fn measure(&mut self, point: usize, _: usize) -> Result<Measured> {
+    fn measure(&mut self, point: usize, _: usize) -> Result<MeasuredValues> {
         let size = *self.sizes.get(point).context("a size")?;
         let words =
             ["handover".to_owned(), format!("--size={size}"), format!("--rounds={}", self.rounds)];
@@ -80,10 +80,13 @@ impl LabExperiment for Handovers {
         ];
         let x = f64::from(size);
         let reading = |(series, value): (&str, Option<f64>)| {
-            Some(Reading { figure: 0, series: series.to_owned(), x, value: value? })
+            Some(MeasuredValue { figure: 0, series: series.to_owned(), x, value: value? })
         };
         // Each way begins with a round that does not count.
-        Ok(Measured { readings: values.into_iter().filter_map(reading).collect(), warm_up: 1 })
+        Ok(MeasuredValues {
+            readings: values.into_iter().filter_map(reading).collect(),
+            warm_up: 1,
+        })
     }
 
     fn conclude(&self, figures: &mut Vec<Figure>) -> Vec<String> {

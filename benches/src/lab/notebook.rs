@@ -9,12 +9,12 @@ use std::time::Duration;
 use lab::statistics::{NOISY, Precision, Verdict};
 use lab::{Experiment, Figure, Mark, Point, Sample, Series};
 
-use super::experiment::{LabExperiment, Measured, Reading};
+use super::experiment::{LabExperiment, MeasuredValue, MeasuredValues};
 
 /// A point of one set-up: its place among the points, and that of the set-up.
-type Cell = (usize, usize);
+type SetupPoint = (usize, usize);
 /// A place in a figure: figure, series, bits of x.
-type Place = (usize, String, u64);
+type FigurePlace = (usize, String, u64);
 
 /// See the module.
 pub(crate) struct Notebook {
@@ -29,8 +29,8 @@ pub(crate) struct Notebook {
     /// Nothing more is to be measured.
     pub(crate) is_over: bool,
     /// Where the values of a cell are.
-    places: BTreeMap<Cell, BTreeSet<Place>>,
-    discarded: BTreeMap<Cell, u32>,
+    places: BTreeMap<SetupPoint, BTreeSet<FigurePlace>>,
+    discarded: BTreeMap<SetupPoint, u32>,
     /// Of cells whose values are not known.
     failures: Vec<String>,
 }
@@ -67,9 +67,9 @@ impl Notebook {
     }
 
     /// Takes what one measurement has found.
-    pub(crate) fn insert(&mut self, cell: Cell, round: u32, measured: &Measured) {
+    pub(crate) fn insert(&mut self, cell: SetupPoint, round: u32, measured: &MeasuredValues) {
         for reading in &measured.readings {
-            let Reading { figure, series, x, value } = reading;
+            let MeasuredValue { figure, series, x, value } = reading;
             let Some(target) = self.figures.get_mut(*figure) else { continue };
             let point = point_of(target, series, *x);
             point.samples.push(Sample { round, value: *value });
@@ -80,7 +80,7 @@ impl Notebook {
     }
 
     /// A measurement to warm up, whose values do not count.
-    pub(crate) fn warm(&mut self, cell: Cell, measured: &Measured) {
+    pub(crate) fn warm(&mut self, cell: SetupPoint, measured: &MeasuredValues) {
         for reading in &measured.readings {
             let place = (reading.figure, reading.series.clone(), reading.x.to_bits());
             self.places.entry(cell).or_default().insert(place);
@@ -88,7 +88,7 @@ impl Notebook {
     }
 
     /// A measurement failed.
-    pub(crate) fn fail(&mut self, cell: Cell, what: String) {
+    pub(crate) fn fail(&mut self, cell: SetupPoint, what: String) {
         *self.discarded.entry(cell).or_default() += 1;
         self.failures.push(what);
     }

@@ -27,7 +27,7 @@ use self::loads::Loads;
 use self::power::PowerGroups;
 use self::sweep::{Parameter, Setting, Sweep, sweeps};
 use super::derived::{Reference, relative};
-use super::experiment::{FigurePlan, LabExperiment, Measured, Reading};
+use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues};
 use crate::compare::run_client;
 use crate::row::{Sample, TripDetails};
 
@@ -209,24 +209,24 @@ impl LabExperiment for Rtt {
         self.setups.iter().map(|setup| title(*setup).to_owned()).collect()
     }
 
-    fn measure(&mut self, point: usize, setup: usize) -> Result<Measured> {
+    fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
         let (sweep, place, setting) = self.at(point).context("a point")?;
         let setup = *self.setups.get(setup).context("a set-up")?;
         let sample = self.sample(setting, setup)?;
         let details = sample.trips.as_ref().context("what the sender tells of round trips")?;
         let series = title(setup).to_owned();
-        let reading = |figure, x, value| Reading { figure, series: series.clone(), x, value };
+        let reading = |figure, x, value| MeasuredValue { figure, series: series.clone(), x, value };
         let (first, x) = (sweep * FIGURES.len(), f64::from(place));
         let values = FIGURES.iter().enumerate().filter_map(|(at, figure)| {
             Some(reading(first + at, x, (figure.value)(&sample, details)?))
         });
-        let mut readings: Vec<Reading> = values.collect();
+        let mut readings: Vec<MeasuredValue> = values.collect();
         let (histogram, of) = self.histogram();
         if point == of {
             let classes = details.classes.iter();
             readings.extend(classes.map(|(low, part)| reading(histogram, *low, 100.0 * part)));
         }
-        Ok(Measured { readings, warm_up: details.warm_up })
+        Ok(MeasuredValues { readings, warm_up: details.warm_up })
     }
 
     fn conclude(&self, figures: &mut Vec<Figure>) -> Vec<String> {

@@ -8,7 +8,7 @@ use lab::plan::{ExperimentName, LabOptions};
 use lab::{Direction, Figure, FigureKind};
 
 use super::derived::{Reference, share_of_base};
-use super::experiment::{FigurePlan, LabExperiment, Measured, Reading, bytes_axis};
+use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues, bytes_axis};
 use crate::storage::ReadyTransport;
 
 const SIZES: [u32; 6] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
@@ -86,19 +86,19 @@ impl LabExperiment for DiskReads {
         TRANSPORTS.map(str::to_owned).to_vec()
     }
 
-    fn measure(&mut self, point: usize, setup: usize) -> Result<Measured> {
+    fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
         let size = *self.sizes.get(point).context("a size")?;
         let seconds = self.seconds;
         let row = self.transport(setup)?.read(size, DEPTH, seconds)?;
         let (user, system) = row.cpu_per_gib();
-        let reading = |(figure, value)| Reading {
+        let reading = |(figure, value)| MeasuredValue {
             figure,
             series: TRANSPORTS[setup].to_owned(),
             x: f64::from(size),
             value,
         };
         let readings = [(0, row.mib()), (1, user), (2, system)].map(reading).to_vec();
-        Ok(Measured { readings, warm_up: 0 })
+        Ok(MeasuredValues { readings, warm_up: 0 })
     }
 
     fn conclude(&self, figures: &mut Vec<Figure>) -> Vec<String> {

@@ -8,7 +8,7 @@ use lab::plan::{ExperimentName, LabOptions, LabSetup};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 
 use super::derived::{Reference, share_of_base};
-use super::experiment::{FigurePlan, LabExperiment, Measured, Reading, bytes_axis};
+use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues, bytes_axis};
 use crate::args::Congestion;
 use crate::compare::output_of;
 use crate::hosts::{Host, Programs};
@@ -192,7 +192,7 @@ impl LabExperiment for Streams {
         self.setups.iter().map(|setup| setup.title().to_owned()).collect()
     }
 
-    fn measure(&mut self, point: usize, setup: usize) -> Result<Measured> {
+    fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
         let size = *self.sizes.get(point).context("a size")?;
         let (bytes, count, figures) = (self.bytes, self.count, self.figures);
         let host = self.host(setup)?;
@@ -212,10 +212,15 @@ impl LabExperiment for Streams {
             let of_it = figures.iter().enumerate().filter(|(_, figure)| figure.test == test);
             readings.extend(of_it.filter_map(|(figure, it)| {
                 let series = host.setup().title().to_owned();
-                Some(Reading { figure, series, x: f64::from(size), value: (it.value)(&sample)? })
+                Some(MeasuredValue {
+                    figure,
+                    series,
+                    x: f64::from(size),
+                    value: (it.value)(&sample)?,
+                })
             }));
         }
-        Ok(Measured { readings, warm_up: 0 })
+        Ok(MeasuredValues { readings, warm_up: 0 })
     }
 
     fn conclude(&self, figures: &mut Vec<Figure>) -> Vec<String> {

@@ -6,7 +6,7 @@ use lab::plan::ExperimentName;
 use lab::{Axis, Direction, Figure, FigureKind, Mark, Scale};
 
 use super::*;
-use crate::lab::experiment::{FigurePlan, Measured, Reading};
+use crate::lab::experiment::{FigurePlan, MeasuredValue, MeasuredValues};
 
 /// Seconds of a measurement.
 const EACH: u64 = 1;
@@ -48,7 +48,7 @@ impl LabExperiment for Fake {
         ["a", "b"].map(str::to_owned).to_vec()
     }
 
-    fn measure(&mut self, point: usize, setup: usize) -> Result<Measured> {
+    fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
         self.clock.set(self.clock.get() + EACH);
         self.count += 1;
         self.left.set(self.left.get().saturating_sub(1));
@@ -57,14 +57,14 @@ impl LabExperiment for Fake {
         }
         let noise = if point == 1 { f64::from(self.count % 7) } else { 0.0 };
         let value = (10.0 + noise) * (setup + 1) as f64;
-        let reading = |figure, value| Reading {
+        let reading = |figure, value| MeasuredValue {
             figure,
             series: self.setups()[setup].clone(),
             x: point as f64,
             value,
         };
         let wild = f64::from(self.count);
-        Ok(Measured { readings: vec![reading(0, value), reading(1, wild)], warm_up: 2 })
+        Ok(MeasuredValues { readings: vec![reading(0, value), reading(1, wild)], warm_up: 2 })
     }
 
     fn conclude(&self, figures: &mut Vec<Figure>) -> Vec<String> {

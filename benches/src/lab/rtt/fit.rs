@@ -6,14 +6,14 @@ use super::sweep::Parameter;
 
 /// A line: `y = at_zero + slope * x`, and how much of the spread it explains (r²).
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Line {
+pub(super) struct FittedLine {
     at_zero: f64,
     slope: f64,
     explained: f64,
 }
 
 /// The line of least squares; `None` with fewer than three points.
-fn line(points: &[(f64, f64)]) -> Option<Line> {
+fn line(points: &[(f64, f64)]) -> Option<FittedLine> {
     let count = points.len() as f64;
     if points.len() < 3 {
         return None;
@@ -29,7 +29,7 @@ fn line(points: &[(f64, f64)]) -> Option<Line> {
     }
     let slope = xy / xx;
     let explained = if yy == 0.0 { 1.0 } else { xy * xy / (xx * yy) };
-    Some(Line { at_zero: y - slope * x, slope, explained })
+    Some(FittedLine { at_zero: y - slope * x, slope, explained })
 }
 
 /// A sentence about the lines of all series, and one of the paper's.
@@ -49,7 +49,7 @@ pub(super) fn sentences(parameter: Parameter, figure: &Figure) -> Vec<String> {
         let points = series.points.iter();
         let points: Vec<(f64, f64)> =
             points.filter_map(|point| Some((point.x / unit, point.interval()?.middle))).collect();
-        let Line { at_zero, slope, explained } = line(&points)?;
+        let FittedLine { at_zero, slope, explained } = line(&points)?;
         let name = &series.name;
         Some(format!("{name} {at_zero:.1} µs and {slope:.2} µs (r² {explained:.2})"))
     };
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn a_straight_line_is_found() {
         let found = line(&[(0.0, 2.0), (1.0, 4.0), (2.0, 6.0)]).unwrap();
-        assert_eq!(found, Line { at_zero: 2.0, slope: 2.0, explained: 1.0 });
+        assert_eq!(found, FittedLine { at_zero: 2.0, slope: 2.0, explained: 1.0 });
         let bent = line(&[(0.0, 0.0), (1.0, 1.0), (2.0, 0.0)]).unwrap();
         assert_eq!((bent.slope, bent.explained), (0.0, 0.0));
         assert_eq!(line(&[(1.0, 1.0), (1.0, 2.0), (1.0, 3.0)]), None);

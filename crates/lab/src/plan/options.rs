@@ -74,7 +74,7 @@ pub struct LabOptions {
     /// rtt: round trips of a sample [default: 2000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=100_000))]
     pub count: Option<u32>,
-    /// handover, throughput, storage: bytes of an area, write or block, 1024 to 4194304; A..B doubles
+    /// handover, throughput, storage: bytes of an area, write or block, 1024 to 4194304
     #[arg(long, value_name = "BYTES", value_parser = |word: &str| SIZES.parse(word))]
     pub size: Option<Places>,
     /// calls: calls that travel together, 1 to 1000; A..B doubles

@@ -1,8 +1,8 @@
 //! `tasuki lab`: measurements, and what is done with their results.
 //!
 //! `tasuki-bench` measures: this process becomes that program ([`measure`]), so that the command
-//! stays small. Reports and differences are the work of crate `lab`; here are files, tables and exit
-//! codes.
+//! stays small. Reports and differences are the work of crate `lab`; here are files, tables and
+//! exit codes.
 
 mod diff;
 mod measure;
