@@ -110,9 +110,12 @@ fn growth(results: &Value, figure_name: &str, name: &str) -> f64 {
     ratios[ratios.len() / 2]
 }
 
+/// A figure, and how it has to grow from its first place to its last.
+type Effect = (&'static str, fn(f64) -> bool);
+
 /// Measures, and looks whether all effects are there. Other tests run at the same time, so there
 /// are three attempts.
-fn eventually_has(lab: &Lab, words: &str, effects: &[(&str, fn(f64) -> bool)]) -> Value {
+fn eventually_has(lab: &Lab, words: &str, effects: &[Effect]) -> Value {
     let mut said = Vec::new();
     for attempt in 0..3 {
         let out = format!("found-{attempt}");
@@ -180,7 +183,7 @@ fn parameters_have_their_effect() {
 fn a_network_load_slows_and_a_distribution_is_whole() {
     let Some(lab) = Lab::with_rights() else { return };
     let words = "rtt --network-load 0,80 --length 64,4096 --rounds 4 --count 200";
-    let effect: (&str, fn(f64) -> bool) = ("mean-by-network-load", |growth| growth > 1.0);
+    let effect: Effect = ("mean-by-network-load", |growth| growth > 1.0);
     let results = eventually_has(&lab, words, &[effect]);
     for name in ["Linux", mode()] {
         let distribution = points(series(figure(&results, "rtt", "distribution"), name));

@@ -161,7 +161,7 @@ impl Engine<'_> {
     fn turn(&mut self, point: usize, round: u32, done: f64) -> bool {
         let count = self.setups.len();
         for turn in 0..count {
-            let setup = if round % 2 == 0 { turn } else { count - 1 - turn };
+            let setup = if round.is_multiple_of(2) { turn } else { count - 1 - turn };
             if self.failures[setup] >= PATIENCE {
                 continue;
             }

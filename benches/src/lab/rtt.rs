@@ -19,8 +19,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use clap::ValueEnum;
 use lab::plan::{ExperimentName, LabOptions, LabSetup};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
+use user::exit::say;
 
 use self::chain::Chain;
 use self::loads::Loads;
@@ -79,17 +81,27 @@ pub(crate) struct Rtt {
     setups: Vec<LabSetup>,
     count: u32,
     most_seconds: f64,
+    /// Of the command that repeats a figure, besides those of its axis.
+    more_words: String,
     /// By number of gateways.
     chains: BTreeMap<u32, Chain>,
     power: Option<PowerGroups>,
 }
 
 impl Rtt {
-    /// Nothing is made before it is measured.
+    /// Nothing is made before it is measured, but for control groups. A machine without them has no
+    /// axis of power, unless it was asked for.
     pub(crate) fn new(tasuki: PathBuf, options: &LabOptions) -> Result<Self> {
-        let sweeps = sweeps(options);
-        let weak =
-            sweeps.iter().flat_map(|sweep| &sweep.points).any(|(_, it)| it.power != [100; 2]);
+        let mut sweeps = sweeps(options);
+        let weak = |sweep: &Sweep| sweep.points.iter().any(|(_, it)| it.power != [100; 2]);
+        let power = match sweeps.iter().any(weak).then(PowerGroups::new).transpose() {
+            Err(error) if options.power.is_empty() => {
+                say(format_args!("rtt: the power of hosts is no axis: {error:#}"));
+                sweeps.retain(|sweep| !weak(sweep));
+                None
+            }
+            power => power?,
+        };
         let setups = [LabSetup::Linux, LabSetup::Split, LabSetup::Fused, LabSetup::Library];
         Ok(Self {
             tasuki,
@@ -97,8 +109,9 @@ impl Rtt {
             setups: setups.into_iter().filter(|setup| options.has(*setup)).collect(),
             count: options.count.unwrap_or(COUNT),
             most_seconds: if options.quick { MOST_QUICK_SECONDS } else { MOST_SECONDS },
+            more_words: more_words(options),
             chains: BTreeMap::new(),
-            power: weak.then(PowerGroups::new).transpose()?,
+            power,
         })
     }
 
@@ -144,6 +157,14 @@ impl Rtt {
     }
 }
 
+/// Set-ups and round trips, if they are not the usual ones.
+fn more_words(options: &LabOptions) -> String {
+    let only = options.only.iter().filter_map(ValueEnum::to_possible_value);
+    let only: Vec<String> = only.map(|setup| setup.get_name().to_owned()).collect();
+    let only = if only.is_empty() { String::new() } else { format!(" --only {}", only.join(",")) };
+    only + &options.count.map_or(String::new(), |count| format!(" --count {count}"))
+}
+
 /// As the figures name it.
 fn title(setup: LabSetup) -> &'static str {
     match setup {
@@ -167,7 +188,7 @@ impl LabExperiment for Rtt {
             unit: figure.unit,
             direction: if figure.unit == "%" { Direction::Higher } else { Direction::Lower },
             base: (figure.unit != "%" && self.setups.contains(&LabSetup::Linux)).then_some("Linux"),
-            words: sweep.words(),
+            words: sweep.words() + &self.more_words,
             is_judged: figure.name == "mean",
             kind: FigureKind::Lines,
         };
@@ -186,7 +207,7 @@ impl LabExperiment for Rtt {
                 unit: "% of round trips",
                 direction: Direction::Higher,
                 base: None,
-                words: sweep.words(),
+                words: sweep.words() + &self.more_words,
                 is_judged: false,
                 kind: FigureKind::Histogram,
             });

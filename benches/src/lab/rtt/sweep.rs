@@ -129,7 +129,7 @@ impl Sweep {
         let length = lab::report::place(f64::from(length), "B");
         match self.parameter {
             Parameter::Length => ", by length".to_owned(),
-            parameter => format!(" of {length}, by {}", parameter.words()),
+            parameter => format!(", {length}, by {}", parameter.words()),
         }
     }
 
