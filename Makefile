@@ -17,9 +17,10 @@ help: ## Show this list
 deps: ## Check for the tools that all tasks need; as root, install what is missing
 	@scripts/deps.sh
 
-build: ## Build the release binary and the shim: target/release/tasuki
+build: ## Build the release binary, the shim and what measures: target/release/tasuki
 	@scripts/deps.sh build
 	$(CARGO) build --release -p tasuki -p tasuki-preload -p tasuki-c -p tasuki-nbdkit
+	$(CARGO) build --release -p tasuki-benches --bin tasuki-bench
 
 demo: build ## Download 256 MiB with an unmodified curl over Tasuki, then over the kernel (root)
 	@scripts/deps.sh demo
@@ -112,6 +113,7 @@ install: ## Install what `make build` built, with manual pages, to PREFIX (defau
 	@test -e $(TARGET)/release/tasuki || { echo "nothing is built yet: run \`make build\` first"; exit 1; }
 	install -D -m 755 $(TARGET)/release/tasuki $(TO)/bin/tasuki
 	install -D -m 644 $(TARGET)/release/libtasuki_preload.so $(TO)/lib/tasuki/libtasuki_preload.so
+	install -D -m 755 $(TARGET)/release/tasuki-bench $(TO)/lib/tasuki/tasuki-bench
 	install -D -m 755 $(TARGET)/release/libtasuki_nbdkit.so $(TO)/lib/tasuki/nbdkit-tasuki-plugin.so
 	@[ -z "$(NBDKIT_PLUGINS)" ] || { set -x; install -d $(DESTDIR)$(NBDKIT_PLUGINS) && ln -sf $(PREFIX)/lib/tasuki/nbdkit-tasuki-plugin.so $(DESTDIR)$(NBDKIT_PLUGINS); }
 	install -D -m 755 $(TARGET)/release/libtasuki.so $(TO)/lib/libtasuki.so

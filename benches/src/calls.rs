@@ -18,9 +18,9 @@ use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::measure::Call;
 use self::measure::Caller;
-pub(crate) use self::server::{ServerArgs, serve};
+pub(crate) use self::measure::{Call, getpid};
+pub(crate) use self::server::{ServerArgs, pin, serve};
 
 /// What `calls` runs.
 #[derive(Args)]
@@ -68,7 +68,7 @@ pub(crate) struct Kernel {
     pub(crate) getpid_ns: f64,
     /// The number of NOPs submitted together, and the time of each. Empty where io_uring is not
     /// allowed.
-    nop_ns: Vec<(u32, f64)>,
+    pub(crate) nop_ns: Vec<(u32, f64)>,
 }
 
 /// All of them.
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &CallsArgs) -> Result<()> {
     };
     server::pin(here)?;
     let time = std::time::Duration::from_millis(args.millis);
-    let mut kernel = Kernel { getpid_ns: measure::getpid(time), nop_ns: Vec::new() };
+    let mut kernel = Kernel { getpid_ns: getpid(time), nop_ns: Vec::new() };
     let mut figures = Vec::new();
     for &count in &args.count {
         if let Some(nanos) = uring::nops(count, time)? {

@@ -4,10 +4,11 @@
 //! begins when its standard input ends. That is when [`CleanUp`] is dropped, or when this process
 //! was killed, also by Ctrl-C.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -24,6 +25,9 @@ pub(crate) struct CleanUpArgs {
     /// A file, or a folder with all that it holds.
     #[arg(long)]
     path: Vec<PathBuf>,
+    /// The directory of a control group, with all processes in it.
+    #[arg(long)]
+    group: Vec<PathBuf>,
 }
 
 /// Removes what it was made for when it is dropped.
@@ -32,14 +36,19 @@ pub(crate) struct CleanUp(Child);
 impl CleanUp {
     /// Promises to remove these, whether they are there yet or not.
     pub(crate) fn new(namespaces: &[String], paths: &[PathBuf]) -> Result<Self> {
+        let all = namespaces.iter().flat_map(|name| [OsStr::new("--namespace"), name.as_ref()]);
+        Self::of(all.chain(paths.iter().flat_map(|path| [OsStr::new("--path"), path.as_ref()])))
+    }
+
+    /// The same for control groups.
+    pub(crate) fn of_groups(groups: &[PathBuf]) -> Result<Self> {
+        Self::of(groups.iter().flat_map(|path| [OsStr::new("--group"), path.as_ref()]))
+    }
+
+    fn of<'a>(words: impl Iterator<Item = &'a OsStr>) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("clean-up").process_group(0).stdin(Stdio::piped()).stdout(Stdio::null());
-        for namespace in namespaces {
-            command.args(["--namespace", namespace]);
-        }
-        for path in paths {
-            command.arg("--path").arg(path);
-        }
+        command.args(words);
         Ok(Self(command.spawn().context("starting `tasuki-bench clean-up`")?))
     }
 }
@@ -73,11 +82,25 @@ pub(crate) fn run(args: &CleanUpArgs) -> Result<()> {
         // One that was never made is no failure.
         let _ = Command::new("ip").args(["netns", "del", namespace]).stderr(Stdio::null()).status();
     }
+    for group in &args.group {
+        remove_group(group);
+    }
     for path in &args.path {
         // A path that is not there is the goal.
         let _ = fs::remove_dir_all(path).or_else(|_| fs::remove_file(path));
     }
     Ok(())
+}
+
+/// Ends the processes of a control group, and removes it.
+fn remove_group(group: &Path) {
+    let began = Instant::now();
+    while group.exists() && fs::remove_dir(group).is_err() && began.elapsed() < PATIENCE {
+        let listed = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+        let processes: Vec<String> = listed.lines().map(str::to_owned).collect();
+        signal("-KILL", &processes);
+        sleep(LOOK);
+    }
 }
 
 /// The processes in a namespace.

@@ -12,7 +12,7 @@ use socket2::SockRef;
 use crate::args::{ClientArgs, Congestion};
 use crate::native::Native;
 use crate::protocol::{Order, Test};
-use crate::row::Sample;
+use crate::row::{Sample, TripDetails};
 use crate::smoltcp_peer::Smoltcp;
 use crate::transport::{Bulk, Connect};
 use crate::turns;
@@ -107,7 +107,7 @@ fn stream(args: &ClientArgs, stack: &mut impl Connect, size: u32) -> io::Result<
         stream.read_bulk(size as usize, total)?;
     }
     let rate = total as f64 / f64::from(1 << 20) / began.elapsed().as_secs_f64();
-    Ok(Sample { test: args.test, size, rate, median_us: None, p99_us: None })
+    Ok(Sample::of_rate(args.test, size, rate))
 }
 
 fn round_trips(args: &ClientArgs, stack: &mut impl Connect, size: u32) -> io::Result<Sample> {
@@ -115,15 +115,23 @@ fn round_trips(args: &ClientArgs, stack: &mut impl Connect, size: u32) -> io::Re
     let mut stream = start(args, stack, size, u64::from(args.count + warm_up))?;
     let request = vec![0xa5; size as usize];
     let mut times = Vec::with_capacity(args.count as usize);
+    let (mut answer, mut one_read) = ([0; 4], 0);
+    let all = Instant::now();
+    let most = args.most_seconds.unwrap_or(f64::INFINITY);
     for round in 0..args.count + warm_up {
         let began = Instant::now();
         stream.write_all(&request)?;
-        stream.read_exact(&mut [0; 4])?;
+        stream.read_exact(&mut answer)?;
         if round >= warm_up {
             times.push(began.elapsed().as_secs_f64() * 1e6);
+            one_read += u32::from(u32::from_le_bytes(answer) == 1);
+            if all.elapsed().as_secs_f64() > most {
+                break;
+            }
         }
     }
-    Ok(summary(args.test, size, times))
+    let trips = Some(TripDetails::new(&times, one_read, warm_up));
+    Ok(Sample { trips, ..summary(args.test, size, times) })
 }
 
 fn connections(args: &ClientArgs, stack: &mut impl Connect, size: u32) -> io::Result<Sample> {
@@ -144,5 +152,5 @@ fn summary(test: Test, size: u32, mut times: Vec<f64>) -> Sample {
     times.sort_by(f64::total_cmp);
     let at = |share: usize| times.get(times.len() * share / 100).copied();
     let rate = times.len() as f64 * 1e6 / times.iter().sum::<f64>();
-    Sample { test, size, rate, median_us: at(50), p99_us: at(99) }
+    Sample { median_us: at(50), p99_us: at(99), ..Sample::of_rate(test, size, rate) }
 }

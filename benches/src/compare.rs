@@ -5,7 +5,7 @@
 //! is reported, listed and left out; all others go on.
 
 use std::io::Read as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -222,9 +222,17 @@ fn measure(host: &Host, round: u32, plan: &Plan, quick: bool) -> Result<Vec<Row>
 pub(crate) fn output_of(
     host: &Host,
     arguments: &[String],
+    threads: Option<&mut KernelThreads>,
+) -> Result<String> {
+    run_client(host.client(arguments)?, threads)
+}
+
+/// The same, of any client. One that does not end is ended.
+pub(crate) fn run_client(
+    mut command: Command,
     mut threads: Option<&mut KernelThreads>,
 ) -> Result<String> {
-    let mut client = host.client(arguments)?.stdout(Stdio::piped()).spawn()?;
+    let mut client = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let began = Instant::now();
     let status = loop {
         if let Some(status) = client.try_wait()? {

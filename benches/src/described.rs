@@ -9,10 +9,10 @@ use anyhow::{Context, Result};
 
 /// Files of one line that tell a property of the machine.
 const PROPERTIES: [(&str, &str); 5] = [
+    ("congestion control of the kernel", "/proc/sys/net/ipv4/tcp_congestion_control"),
     ("clock source", "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
     ("frequency governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-    ("mitigations: spectre v2", "/sys/devices/system/cpu/vulnerabilities/spectre_v2"),
-    ("mitigations: meltdown", "/sys/devices/system/cpu/vulnerabilities/meltdown"),
+    ("highest frequency, kHz", "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"),
     ("simultaneous multithreading", "/sys/devices/system/cpu/smt/control"),
 ];
 
@@ -43,7 +43,29 @@ pub(crate) fn properties() -> BTreeMap<String, String> {
         let text = fs::read_to_string(file).ok()?;
         Some((name.to_owned(), text.trim().to_owned()))
     };
-    PROPERTIES.into_iter().filter_map(read).collect()
+    let mut all: BTreeMap<String, String> = PROPERTIES.into_iter().filter_map(read).collect();
+    all.insert("congestion control of Tasuki".to_owned(), "cubic".to_owned());
+    if let Some(frequency) = cpuinfo("cpu MHz").into_iter().next() {
+        all.insert("frequency at the beginning, MHz".to_owned(), frequency);
+    }
+    all.extend(mitigations());
+    all
+}
+
+/// What the kernel does against faults of the processor that it has.
+fn mitigations() -> impl Iterator<Item = (String, String)> {
+    let files = fs::read_dir("/sys/devices/system/cpu/vulnerabilities").into_iter().flatten();
+    files.filter_map(|file| {
+        let file = file.ok()?;
+        let text = fs::read_to_string(file.path()).ok()?;
+        let name = format!("mitigations: {}", file.file_name().to_str()?.replace('_', " "));
+        (!text.starts_with("Not affected")).then(|| (name, text.trim().to_owned()))
+    })
+}
+
+/// Words of several lines on one line.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn cpuinfo(name: &str) -> Vec<String> {

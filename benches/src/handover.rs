@@ -62,9 +62,9 @@ pub(crate) struct HandoverFigure {
     /// To a connection that waits for its window.
     pub(crate) untouched: Option<f64>,
     pub(crate) hand_over: f64,
-    copying_send: f64,
-    alloc_and_drop: f64,
-    recv_and_drop: f64,
+    pub(crate) copying_send: f64,
+    pub(crate) alloc_and_drop: f64,
+    pub(crate) recv_and_drop: f64,
 }
 
 /// Measure and print.

@@ -366,7 +366,8 @@ fn start_server(mut command: Command) -> Result<Child> {
     Ok(server)
 }
 
-fn sh(script: &str) -> Result<()> {
+/// Runs a script of the shell. The error is what it said.
+pub(crate) fn sh(script: &str) -> Result<()> {
     let output = Command::new("sh").args(["-c", script]).output()?;
     if !output.status.success() {
         bail!("`{script}`: {}", String::from_utf8_lossy(&output.stderr).trim());

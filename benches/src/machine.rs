@@ -77,6 +77,36 @@ pub(crate) fn markdown(states: &[MachineState]) -> String {
     }
 }
 
+/// Watches what the hypervisor takes, from one look to the next.
+pub(crate) struct Steal(Option<Vec<u64>>);
+
+impl Steal {
+    /// Begins.
+    pub(crate) fn new() -> Self {
+        Self(times().ok())
+    }
+
+    /// Percent of all processors' time since the last look that others had, and the load of the
+    /// last minute: name, unit, value. `None`: the system does not tell.
+    pub(crate) fn figures(&mut self) -> Option<[(&'static str, &'static str, f64); 2]> {
+        let after = times().ok()?;
+        let before = self.0.replace(after.clone())?;
+        let passed: Vec<u64> =
+            after.iter().zip(&before).map(|(now, then)| now.saturating_sub(*then)).collect();
+        let steal = passed.get(STEAL).copied().unwrap_or(0) as f64;
+        let percent = 100.0 * steal / passed.iter().sum::<u64>().max(1) as f64;
+        let loads = fs::read_to_string("/proc/loadavg").ok()?;
+        let load = loads.split(' ').next()?.parse().ok()?;
+        Some([("time stolen by the hypervisor", "%", percent), ("load", "processes", load)])
+    }
+}
+
+/// The processors that this process may have.
+pub(crate) fn processors() -> Result<Vec<usize>> {
+    let allowed = rustix::thread::sched_getaffinity(None)?;
+    Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|it| allowed.is_set(*it)).collect())
+}
+
 /// Times of all processors by kind, in ticks.
 fn times() -> Result<Vec<u64>> {
     let stat = fs::read_to_string("/proc/stat")?;
@@ -85,7 +115,7 @@ fn times() -> Result<Vec<u64>> {
 }
 
 /// Microseconds that a timer wakes this thread too late.
-fn wake_up() -> Result<f64> {
+pub(crate) fn wake_up() -> Result<f64> {
     let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK)?;
     let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
     let it_value = Timespec { tv_sec: 0, tv_nsec: SLEEP.subsec_nanos().into() };
@@ -110,9 +140,8 @@ pub(crate) struct KeptAwake(Vec<Child>);
 impl KeptAwake {
     /// Begins.
     pub(crate) fn new() -> Result<Self> {
-        let processors = rustix::thread::sched_getaffinity(None)?;
         let mut kept = Self(Vec::new());
-        for processor in (0..rustix::thread::CpuSet::MAX_CPU).filter(|it| processors.is_set(*it)) {
+        for processor in processors()? {
             let mut command = Command::new("taskset");
             command.args(["-c", &processor.to_string(), "chrt", "--idle", "0"]);
             command.arg(std::env::current_exe()?).arg("keep-awake").stdout(Stdio::null());

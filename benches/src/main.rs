@@ -19,10 +19,12 @@
 //! * `applications` runs the benchmarks that programs bring along: redis-benchmark, wrk, iperf3.
 //! * `fairness` measures a client beside another that does its worst.
 //! * `states` measures round trips where idle processors halt, and where they are kept awake.
+//! * `lab` measures the papers' experiments until they are known well enough, and makes a report.
 //! * `storage` measures targets and initiators, by transport, path and back end, and beside peers.
 //! * `all` runs everything; `targets` and `tables` show the results.
 //!
 //! ```text layers
+//! lab: experiments in rounds, with a report
 //! storage: targets and initiators
 //! all: every part, one after the other
 //! targets: results beside the targets
@@ -56,6 +58,7 @@ mod handover;
 mod hosts;
 mod idle;
 mod instruments;
+mod lab;
 mod machine;
 mod median;
 mod native;
@@ -78,6 +81,8 @@ mod targets;
 mod transport;
 mod turns;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 use crate::args::{ClientArgs, CompareArgs, ServeArgs};
@@ -98,6 +103,8 @@ enum Command {
     Targets(all::FileArgs),
     /// Show all tables of the results of `all`.
     Tables(all::FileArgs),
+    /// Experiments of the papers with a report, as `tasuki lab` measures them.
+    Lab(lab::MeasureArgs),
     /// The other end of every measurement.
     Serve(ServeArgs),
     /// One measured client; prints one JSON line per size.
@@ -147,6 +154,12 @@ enum Command {
     KeepAwake,
     /// What a client notices while a neighbour does its worst (needs root).
     Fairness(fairness::FairnessArgs),
+    /// Measures the machine for `lab`.
+    #[command(hide = true)]
+    Calibrate,
+    /// Sends datagrams over a link for `lab`.
+    #[command(hide = true)]
+    Background(lab::BackgroundArgs),
     /// The client of `fairness`.
     #[command(hide = true)]
     Neighbour(fairness::NeighbourArgs),
@@ -175,8 +188,27 @@ enum Command {
     CallsServer(calls::ServerArgs),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        // Its failures have sentences and exit codes of their own.
+        Command::Lab(args) => return lab::main(&args),
+        command => part(command),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Carries out all others.
+fn part(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Lab(_) => Ok(()),
+        Command::Calibrate => lab::calibrate(),
+        Command::Background(args) => lab::background(&args),
         Command::All(args) => all::run(&args),
         Command::Targets(args) => all::targets(&args),
         Command::Tables(args) => all::tables(&args),

@@ -111,7 +111,7 @@ mod tests {
     fn rows(build: Build, rates: &[f64]) -> Vec<Row> {
         let row = |(round, rate): (usize, &f64)| {
             let (test, size, rate) = (Test::Send, 1024, *rate);
-            let sample = Sample { test, size, rate, median_us: None, p99_us: None };
+            let sample = Sample::of_rate(test, size, rate);
             let round = u32::try_from(round).expect("few");
             Row {
                 setup: Setup::Split,

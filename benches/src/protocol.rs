@@ -22,7 +22,7 @@ pub(crate) enum Test {
     Send,
     /// The server writes, the client reads all.
     Receive,
-    /// The client writes `size` bytes, the server answers 4 when it has all.
+    /// The client writes `size` bytes, the server answers 4 when it has all: with how many reads.
     Rtt,
     /// Connect, one request of `size` bytes answered by 4, close.
     Connect,

@@ -122,7 +122,7 @@ mod tests {
     use crate::setup::Build;
 
     fn row(setup: Setup, round: u32, rate: f64, cpu: Option<(f64, f64)>) -> Row {
-        let sample = Sample { test: Test::Send, size: 65536, rate, median_us: None, p99_us: None };
+        let sample = Sample::of_rate(Test::Send, 65536, rate);
         let (build, role, machine) = (Build::New, Role::Client, None);
         Row { setup, build, role, round, sample, cpu, gib: 2.0, machine }
     }

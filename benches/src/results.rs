@@ -14,8 +14,8 @@ use std::time::SystemTime;
 use anyhow::{Context, Result};
 use lab::statistics::NOISY;
 use lab::{
-    Axis, Calibration, Direction, Experiment, Figure, Machine, Mark, Origin, Point, Results,
-    Sample, Scale, Series,
+    Axis, Calibration, Direction, Experiment, Figure, FigureKind, Machine, Mark, Origin, Point,
+    Results, Sample, Scale, Series,
 };
 
 use crate::described;
@@ -172,10 +172,11 @@ impl ResultsRun {
             version: lab::results::VERSION,
             made: Origin { seconds, ..self.made.clone() },
             machine: self.machine(rows),
-            partial: missing.map(|sentence| one_line(&sentence)),
+            partial: missing.map(|sentence| described::one_line(&sentence)),
             experiments: vec![Experiment {
                 name: "compare".to_owned(),
                 title: "Tasuki beside the kernel".to_owned(),
+                findings: Vec::new(),
                 figures: figures.collect(),
             }],
         }
@@ -222,6 +223,7 @@ impl ResultsRun {
                 word(&role),
                 word(&measure.test)
             ),
+            kind: FigureKind::Lines,
             base: (*first == base).then(|| base.title().to_owned()),
             series: series.collect(),
         })
@@ -285,6 +287,7 @@ fn series(rows: &[&Row], setup: (Setup, Build), measure: &Measure, done: u32) ->
     let before = if setup.1 == Build::Before { ", before" } else { "" };
     Series {
         name: format!("{}{before}", setup.0.title()),
+        reference: false,
         points: points.into_iter().map(point).collect(),
     }
 }
@@ -294,10 +297,6 @@ fn word(value: &impl clap::ValueEnum) -> String {
     value.to_possible_value().map_or(String::new(), |word| word.get_name().to_owned())
 }
 
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -305,8 +304,7 @@ mod tests {
 
     fn row(setup: Setup, build: Build, round: u32, rate: f64) -> Row {
         let machine = MachineState { wake_up_us: 5.0, steal_percent: 0.0, load: 1.0 };
-        let sample =
-            RowSample { test: Test::Send, size: 1024, rate, median_us: None, p99_us: None };
+        let sample = RowSample::of_rate(Test::Send, 1024, rate);
         let (role, machine) = (Role::Client, Some(machine));
         Row { setup, build, role, round, sample, cpu: None, gib: 1.0, machine }
     }

@@ -1,10 +1,15 @@
 //! A row of `compare`: one sample, and the set-up, build and round that it belongs to.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::machine::MachineState;
 use crate::protocol::Test;
 use crate::setup::{Build, Role, Setup};
+
+/// Classes of times for a factor of ten.
+const CLASSES: f64 = 20.0;
 
 /// One line of a client's output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -19,6 +24,55 @@ pub(crate) struct Sample {
     pub(crate) median_us: Option<f64>,
     /// 99th percentile, microseconds (rtt, connect).
     pub p99_us: Option<f64>,
+    /// More about round trips (rtt). Clients of other stacks do not tell it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) trips: Option<TripDetails>,
+}
+
+impl Sample {
+    /// One that has nothing but a rate.
+    pub(crate) fn of_rate(test: Test, size: u32, rate: f64) -> Self {
+        Self { test, size, rate, median_us: None, p99_us: None, trips: None }
+    }
+}
+
+/// What the fourth paper asks about round trips.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TripDetails {
+    /// How many there were.
+    pub(crate) count: u32,
+    /// Round trips before them, which do not count.
+    pub(crate) warm_up: u32,
+    /// Mean, microseconds.
+    pub(crate) mean_us: f64,
+    /// In which part of them the receiver had the whole request with one read, 0 to 1.
+    pub(crate) one_read: f64,
+    /// Lower bounds of classes of times, microseconds, and the part in each class, 0 to 1. A class
+    /// is 12.2 % wide, so 20 of them are a factor of ten.
+    pub(crate) classes: Vec<(f64, f64)>,
+}
+
+impl TripDetails {
+    /// Of these times, microseconds; `one_read` of them needed one read.
+    pub(crate) fn new(times: &[f64], one_read: u32, warm_up: u32) -> Self {
+        let all = times.len().max(1) as f64;
+        let mut classes: BTreeMap<i32, u32> = BTreeMap::new();
+        for time in times {
+            let class = (CLASSES * time.max(1e-3).log10()).floor() as i32;
+            *classes.entry(class).or_default() += 1;
+        }
+        let class = |(at, count): (i32, u32)| {
+            let low = 10_f64.powf(f64::from(at) / CLASSES);
+            ((low * 1000.0).round() / 1000.0, f64::from(count) / all)
+        };
+        Self {
+            count: times.len() as u32,
+            warm_up,
+            mean_us: times.iter().sum::<f64>() / all,
+            one_read: f64::from(one_read) / all,
+            classes: classes.into_iter().map(class).collect(),
+        }
+    }
 }
 
 /// A sample and where it was taken.
@@ -62,3 +116,16 @@ impl Row {
 
 /// The value of a table's cell, out of a row.
 pub(crate) type RowFigure = fn(&Row) -> Option<f64>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_put_into_classes() {
+        let details = TripDetails::new(&[10.0, 10.5, 100.0, 1000.0], 3, 1);
+        assert_eq!((details.mean_us, details.one_read), (280.125, 0.75));
+        assert_eq!(details.classes, [(10.0, 0.5), (100.0, 0.25), (1000.0, 0.25)]);
+        assert_eq!(TripDetails::new(&[], 0, 0).classes, []);
+    }
+}

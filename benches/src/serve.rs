@@ -1,7 +1,7 @@
 //! The other end. It obeys the order that comes first on each connection. It is a program on the
 //! kernel's stack, or over a wire on Tasuki's, by POSIX calls or by the native API.
 
-use std::io;
+use std::io::{self, Read};
 use std::thread;
 use std::time::Duration;
 
@@ -74,10 +74,24 @@ fn obey(mut stream: impl Bulk) -> io::Result<()> {
         Test::Rtt | Test::Connect | Test::Turns => {
             let mut request = vec![0; size];
             for _ in 0..order.total {
-                stream.read_exact(&mut request)?;
-                stream.write_all(&[0; 4])?;
+                let reads = read_counted(&mut stream, &mut request)?;
+                stream.write_all(&reads.to_le_bytes())?;
             }
             Ok(())
         }
     }
+}
+
+/// Reads the whole request, and tells with how many reads.
+fn read_counted(stream: &mut impl Read, request: &mut [u8]) -> io::Result<u32> {
+    let (mut done, mut reads) = (0, 0);
+    while done < request.len() {
+        match stream.read(&mut request[done..]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(now) => (done, reads) = (done + now, reads + 1),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(reads)
 }

@@ -17,6 +17,7 @@ mod chart;
 mod measure;
 mod peers;
 mod plan;
+mod ready;
 mod row;
 mod table;
 mod world;
@@ -26,15 +27,15 @@ use std::fs;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::aead::seal_speed;
 pub(crate) use self::args::StorageArgs;
 use self::args::StoragePart;
 pub(crate) use self::blocks::{
     ReadBlocksArgs, ServeBlocksArgs, read as read_blocks, serve as serve_blocks,
 };
-use self::measure::{Counted, Place, disk_bench, disk_bench_words, measure};
 use self::plan::{StoragePath, TRANSPORTS, Transport};
+pub(crate) use self::ready::ReadyTransport;
 use self::row::StorageRow;
-use self::world::{StorageSide, StorageWorld};
 use crate::described;
 
 /// All figures.
@@ -128,16 +129,9 @@ fn transports(
         if found.skipped.iter().any(|skipped| skipped.starts_with(transport.name)) {
             continue;
         }
-        let made = StorageWorld::new(&args.tasuki, *number, path, transport, &back_ends)
-            .and_then(|world| world.fill().map(|()| world));
+        let made = ReadyTransport::new(&args.tasuki, *number, path, transport, &back_ends);
         match made {
-            Ok(world) => {
-                let counted = Counted {
-                    target: world.processes(StorageSide::Target)?,
-                    initiator: world.processes(StorageSide::Initiator)?,
-                };
-                ready.push((transport.name, world, counted));
-            }
+            Ok(made) => ready.push(made),
             // Without the first nothing can be measured.
             Err(error) if transport.name == TRANSPORTS[0].name => return Err(error),
             Err(error) => {
@@ -151,15 +145,11 @@ fn transports(
             for round in 0..args.rounds() {
                 let last = ready.len();
                 let turn = |at: usize| if round % 2 == 0 { at } else { last - 1 - at };
-                for (column, world, counted) in (0..last).map(turn).map(|at| &ready[at]) {
-                    let (title, back) = (requests.title(), back_end.name());
+                for one in (0..last).map(turn).map(|at| &ready[at]) {
+                    let (title, back, column) = (requests.title(), back_end.name(), one.name());
                     let round_of = format!("round {} of {}", round + 1, args.rounds());
                     args.say(&format!("{}, {back}, {title}, {column}: {round_of}", path.title()));
-                    let words = disk_bench_words(requests, args.seconds());
-                    let initiator = world.disk_bench(&world.url(back_end), &words);
-                    let place = Place { column, back_end, requests, round };
-                    let how = (args.seconds(), disk_bench as _);
-                    found.rows.push(measure(world, &place, counted, initiator, how)?);
+                    found.rows.push(one.measure(back_end, requests, round, args.seconds())?);
                 }
             }
         }

@@ -126,8 +126,8 @@ pub(super) fn run(args: &StorageArgs, number: usize, rows: &mut Vec<StorageRow>)
 
 /// CPU seconds of both sides for each GiB.
 pub(super) fn all_cpu(row: &StorageRow) -> Option<f64> {
-    let (target, initiator) = (row.target_cpu, row.initiator_cpu);
-    Some((target.0 + target.1 + initiator.0 + initiator.1) / row.gib)
+    let (user, system) = row.cpu_per_gib();
+    Some(user + system)
 }
 
 /// The medians of a column at depth 1, by KiB of a block.

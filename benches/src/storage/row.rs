@@ -36,8 +36,14 @@ pub(crate) struct StorageRow {
 }
 
 impl StorageRow {
+    /// CPU seconds of both sides for each GiB: user, system.
+    pub(crate) fn cpu_per_gib(&self) -> (f64, f64) {
+        let (target, initiator) = (self.target_cpu, self.initiator_cpu);
+        ((target.0 + initiator.0) / self.gib, (target.1 + initiator.1) / self.gib)
+    }
+
     /// MiB a second.
-    pub(super) fn mib(&self) -> f64 {
+    pub(crate) fn mib(&self) -> f64 {
         self.rate * f64::from(self.requests.bytes) / f64::from(1 << 20)
     }
 }

@@ -154,7 +154,9 @@ impl StorageWorld {
         words.extend(self.transport.target.iter().map(|word| (*word).to_owned()));
         words.extend(["--net".to_owned(), self.instance(StorageSide::Target)]);
         let image = self.folder.join("image").display().to_string();
-        write_image(Path::new(&image))?;
+        if back_ends.contains(&BackEnd::File) {
+            write_image(Path::new(&image))?;
+        }
         // All have a unit, so that numbers do not depend on the choice.
         for back_end in BackEnd::ALL {
             let unit = match back_end {

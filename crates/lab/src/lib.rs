@@ -9,6 +9,7 @@
 //!   figure has a base, and accounts for the number of points that it looks at.
 //! * [`report::page`] makes one HTML page that needs nothing else; [`report::plot_svg`] makes one
 //!   plot as a file of its own. [`Figure::csv`] is for other programs.
+//! * [`plan`] is what can be measured, for how long, and the words of the command line for it.
 //! * [`statistics`] has the medians and intervals of both, and the rule by which a measuring
 //!   program ends.
 //!
@@ -17,6 +18,7 @@
 //! ```text layers
 //! report: one page out of a file
 //! diff: what changed between two files
+//! plan: what can be measured
 //! results: the file
 //! statistics: medians, intervals, tests, when to stop
 //! ```
@@ -24,11 +26,12 @@
 #![forbid(unsafe_code)]
 
 pub mod diff;
+pub mod plan;
 pub mod report;
 pub mod results;
 pub mod statistics;
 
 pub use results::{
-    Axis, Calibration, Direction, Experiment, Figure, InvalidResults, MOST_FILE_BYTES, Machine,
-    Mark, Origin, Point, Results, Sample, Scale, Series,
+    Axis, Calibration, Direction, Experiment, Figure, FigureKind, InvalidResults, MOST_FILE_BYTES,
+    Machine, Mark, Origin, Point, Results, Sample, Scale, Series,
 };

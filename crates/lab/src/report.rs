@@ -20,6 +20,7 @@ mod table;
 mod tests;
 mod view;
 
+pub use self::number::place;
 use crate::results::{Figure, Results};
 
 /// A file of a report.

@@ -27,7 +27,9 @@ pub(crate) use self::disk_bench::{BenchAccess, DiskBenchArgs};
 pub(crate) use self::instance::{InstanceOptions, Ipv6Choice, Switch};
 pub(crate) use self::instruments::{StagesArgs, StatsArgs};
 pub(crate) use self::keys::{KeyArgs, KeyCommand};
-pub(crate) use self::lab::{LabArgs, LabCommand, LabDiffArgs, LabOpenArgs, LabReportArgs};
+pub(crate) use self::lab::{
+    LabArgs, LabCommand, LabDiffArgs, LabOpenArgs, LabReportArgs, REPORT as LAB_REPORT,
+};
 pub(crate) use self::luks::{LuksFormatArgs, LuksType, Pbkdf};
 pub(crate) use self::processes::{RelayArgs, ServerArgs};
 pub(crate) use self::run::{Intercept, RunArgs};

@@ -1,6 +1,6 @@
 //! How a command ends when it fails: one sentence and one exit code.
 //!
-//! The codes from 116 up are chosen beside those of `env`, `timeout` and the shells (125 to 127),
+//! The codes from 115 up are chosen beside those of `env`, `timeout` and the shells (125 to 127),
 //! so a script can tell "Tasuki failed" from "the program failed".
 
 use std::fmt;
@@ -16,6 +16,8 @@ pub enum Code {
     Output = 1,
     /// The command line is wrong.
     Usage = 2,
+    /// `tasuki lab` was interrupted, and can go on.
+    Interrupted = 115,
     /// A passphrase opens nothing, or there is none.
     Passphrase = 116,
     /// A unit has no LUKS header, or none that can be used.
@@ -45,6 +47,7 @@ pub const HELP: &str = "\
 Exit codes:
     1  an output file or pipe failed; of `tasuki lab diff`: there is a regression
     2  wrong usage
+  115  a measurement was interrupted; `tasuki lab --continue` goes on
   116  wrong or no passphrase of an encrypted disk
   117  no LUKS header that can be used
   118  wrong configuration, or a wrong results file
@@ -95,9 +98,10 @@ impl Failure {
 mod tests {
     use super::*;
 
-    const ALL: [Code; 13] = [
+    const ALL: [Code; 14] = [
         Code::Output,
         Code::Usage,
+        Code::Interrupted,
         Code::Passphrase,
         Code::Header,
         Code::Configuration,

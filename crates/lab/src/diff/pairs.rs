@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::results::{Direction, Experiment, Figure, Point, Results, Series};
+use crate::results::{Direction, Experiment, Figure, FigureKind, Point, Results, Series};
 use crate::statistics::{Interval, difference, median, ratio_interval};
 
 /// Something that is in one file only, or that cannot be compared.
@@ -111,7 +111,8 @@ pub(super) fn pairs<'a>(
 ) -> (Vec<Pair<'a>>, Vec<Unpaired>) {
     let (mut found, mut unpaired) = (Vec::new(), Vec::new());
     let mut miss = |what: String, reason| unpaired.push(Unpaired { what, reason });
-    for (experiment, new) in figures(after) {
+    let histogram = FigureKind::Histogram;
+    for (experiment, new) in figures(after).filter(|(_, it)| it.kind != histogram) {
         let name = format!("{}/{}", experiment.name, new.name);
         let Some(old) = figure(before, &experiment.name, &new.name) else {
             miss(name, ONLY_AFTER);
@@ -123,7 +124,7 @@ pub(super) fn pairs<'a>(
         }
         of_figure(&experiment.name, (old, new), absolute, &mut found, &mut miss);
     }
-    for (experiment, old) in figures(before) {
+    for (experiment, old) in figures(before).filter(|(_, it)| it.kind != histogram) {
         if figure(after, &experiment.name, &old.name).is_none() {
             miss(format!("{}/{}", experiment.name, old.name), ONLY_BEFORE);
         }
@@ -151,7 +152,7 @@ fn of_figure<'a>(
     let name = format!("{experiment}/{}", new.name);
     let has_base = old.base == new.base && new.base.is_some() && !absolute;
     let bases = if has_base { old.base_series().zip(new.base_series()) } else { None };
-    for series in &new.series {
+    for series in new.series.iter().filter(|series| !series.reference) {
         let Some(earlier) = old.series.iter().find(|it| it.name == series.name) else {
             miss(format!("{name}/{}", series.name), ONLY_AFTER);
             continue;

@@ -6,8 +6,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::*;
 use crate::results::{
-    Axis, Direction, Experiment, FORMAT, Figure, Machine, Origin, Point, Sample, Scale, Series,
-    VERSION,
+    Axis, Direction, Experiment, FORMAT, Figure, FigureKind, Machine, Origin, Point, Sample, Scale,
+    Series, VERSION,
 };
 
 const SIZES: [f64; 7] = [1e3, 4e3, 16e3, 64e3, 256e3, 1e6, 4e6];
@@ -63,10 +63,12 @@ fn run(seed: u64, rounds: u32, noise: f64, base: bool, planted: Option<Planted>)
         unit: "units".to_owned(),
         direction,
         command: "none".to_owned(),
+        kind: FigureKind::Lines,
         base: base.then(|| SERIES[0].to_owned()),
         series: SERIES
             .map(|series| Series {
                 name: series.to_owned(),
+                reference: false,
                 points: SIZES.map(|x| point(name, direction, series, x)).to_vec(),
             })
             .to_vec(),
@@ -80,6 +82,7 @@ fn run(seed: u64, rounds: u32, noise: f64, base: bool, planted: Option<Planted>)
         experiments: vec![Experiment {
             name: "synthetic".to_owned(),
             title: "Synthetic".to_owned(),
+            findings: Vec::new(),
             figures: figures.to_vec(),
         }],
     }

@@ -18,8 +18,8 @@ struct Compared<'a> {
 /// The sentences.
 pub(super) fn sentences(results: &Results, figures: &[Vec<FigureView>]) -> Vec<String> {
     let figures: Vec<&FigureView> = figures.iter().flatten().collect();
-    let points: Vec<&PointView> =
-        figures.iter().flat_map(|it| &it.series).flat_map(|it| &it.points).collect();
+    let series = figures.iter().flat_map(|it| &it.series).filter(|it| !it.is_reference);
+    let points: Vec<&PointView> = series.flat_map(|it| &it.points).collect();
     let compared: Vec<Compared> = figures.iter().flat_map(|figure| compared(figure)).collect();
     let mut said = vec![measured(results, figures.len(), &points)];
     said.extend(overall(&compared));

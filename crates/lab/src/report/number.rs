@@ -21,8 +21,9 @@ pub(super) fn short(value: f64) -> String {
     }
 }
 
-/// A place on the horizontal axis. Bytes are counted in units of 1,024.
-pub(super) fn place(value: f64, unit: &str) -> String {
+/// A place on the horizontal axis, for people. Bytes are counted in units of 1,024.
+#[must_use]
+pub fn place(value: f64, unit: &str) -> String {
     if unit == "B" {
         for (size, name) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
             let size = f64::from(size);

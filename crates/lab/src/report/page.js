@@ -140,7 +140,8 @@
     }
 
     curve(path, at) {
-      const dash = this.figure.series[at].is_base ? "" : DASHES[Math.floor(at / COLOURS) % DASHES.length];
+      const series = this.figure.series[at];
+      const dash = series.is_reference ? "2 5" : series.is_base ? "" : DASHES[Math.floor(at / COLOURS) % DASHES.length];
       return make("path", { class: "curve", d: path, "stroke-dasharray": dash });
     }
 
@@ -228,13 +229,23 @@
         const group = groups.get(point.at) || { path: "", bars: "", dots: [] };
         groups.set(point.at, group);
         const [x, y] = [this.across(point.x), this.up(point.middle)];
-        group.path += `${group.path ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`;
+        group.path += this.figure.is_histogram ? this.step(point) : `${group.path ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`;
         group.bars += `M${x.toFixed(1)} ${this.up(point.low).toFixed(1)}V${this.up(point.high).toFixed(1)}`;
         group.dots.push(this.dot(x, y, point.at));
       }
       return [...groups].map(([at, group]) =>
         make("g", { class: `series ${this.colour(at)}`, "data-series": at }, make("title", {}, this.figure.series[at].name), this.curve(group.path, at), make("path", { class: "bar", d: group.bars }), ...group.dots),
       );
+    }
+
+    // A class of a histogram: from its place to where the next one can begin.
+    step(point) {
+      const places = this.figure.places;
+      const ratio = Math.min(...places.slice(1).map((place, at) => place / places[at]), 1.2);
+      const end = this.log.x ? point.x + Math.log10(ratio) : point.x * ratio;
+      const ground = this.log.y ? this.box.bottom : this.up(0);
+      const [from, to] = [this.across(point.x), this.across(end)];
+      return `M${from.toFixed(1)} ${ground.toFixed(1)}V${this.up(point.middle).toFixed(1)}H${to.toFixed(1)}V${ground.toFixed(1)}`;
     }
 
     axes() {
@@ -278,9 +289,10 @@
     }
 
     say(point) {
+      const series = this.figure.series[point.at];
       const [x, middle, low, high, rounds] = point.raw;
       const unit = this.ratios ? `times ${this.figure.base}` : this.figure.unit;
-      this.reading.textContent = `${this.figure.series[point.at].name}, ${place(x, this.figure.x_unit)}: ${short(middle)} ${unit} (${short(low)} to ${short(high)}, ${rounds} rounds)`;
+      this.reading.textContent = `${series.name}, ${place(x, this.figure.x_unit)}: ${short(middle)} ${unit} (${series.is_reference ? "not measured here" : `${short(low)} to ${short(high)}, ${rounds} rounds`})`;
     }
 
     // The pointer's place on the canvas.

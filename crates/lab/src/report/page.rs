@@ -24,14 +24,13 @@ pub(super) fn html(results: &Results, experiments: &[Vec<FigureView>]) -> String
         "<button type=\"button\" id=\"theme\" hidden>Theme: as the system</button></header>\n\
          <main>\n",
     );
-    html.push_str("<section id=\"findings\"><h2>What was found</h2>\n<ul>\n");
-    for sentence in sentences(results, experiments) {
-        let _ = writeln!(html, "<li>{}</li>", text(&sentence));
-    }
-    html.push_str("</ul></section>\n");
+    html.push_str("<section id=\"findings\"><h2>What was found</h2>\n");
+    list(&mut html, &sentences(results, experiments));
+    html.push_str("</section>\n");
     contents(&mut html, results, experiments);
     for (experiment, figures) in results.experiments.iter().zip(experiments) {
         let _ = writeln!(html, "<section><h2>{}</h2>", text(&experiment.title));
+        list(&mut html, &experiment.findings);
         for figure in figures {
             one_figure(&mut html, figure);
         }
@@ -49,6 +48,18 @@ pub(super) fn html(results: &Results, experiments: &[Vec<FigureView>]) -> String
         json(&data)
     );
     html
+}
+
+/// Sentences, each with a dot before it.
+fn list(html: &mut String, sentences: &[String]) {
+    if sentences.is_empty() {
+        return;
+    }
+    html.push_str("<ul>\n");
+    for sentence in sentences {
+        let _ = writeln!(html, "<li>{}</li>", text(sentence));
+    }
+    html.push_str("</ul>\n");
 }
 
 fn head() -> String {

@@ -15,6 +15,12 @@ const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#00795a", "#a8487f", "#7a6200
 const BASE_COLOUR: &str = "#333333";
 const DASHES: [&str; 4] = ["", "7 4", "2 3", "9 3 2 3"];
 
+/// Of what was not measured here.
+const REFERENCE_DASH: &str = "2 5";
+
+/// Of a histogram with few classes.
+const WIDEST_CLASS: f64 = 1.2;
+
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 740.0;
@@ -55,7 +61,8 @@ pub(super) fn svg(figure: &FigureView) -> String {
     for (at, series) in figure.series.iter().enumerate() {
         let marks = Marks::of(series, at);
         let shift = by_series.then_some(at as f64);
-        let _ = writeln!(svg, "<g>{}</g>", curve(series, &marks, &x, &y, shift));
+        let class = figure.is_histogram.then(|| class_ratio(&figure.places));
+        let _ = writeln!(svg, "<g>{}</g>", curve(series, &marks, (&x, &y), shift, class));
         let left = LEFT + (at % COLUMNS) as f64 * (RIGHT - LEFT) / COLUMNS as f64;
         let line = legend + LINE * (at / COLUMNS) as f64;
         let name = text(&series.name);
@@ -119,17 +126,28 @@ fn axes(svg: &mut String, figure: &FigureView, by_series: bool, x: &AxisScale, y
     );
 }
 
-/// The line through the medians, their intervals, and a mark on each.
+/// The width of a histogram's classes: the least ratio of a place to the one before.
+fn class_ratio(places: &[f64]) -> f64 {
+    places.windows(2).map(|pair| pair[1] / pair[0]).fold(WIDEST_CLASS, f64::min)
+}
+
+/// The line through the medians, their intervals, and a mark on each. With a `class` each point is
+/// a column as wide as that.
 fn curve(
     series: &SeriesView,
     marks: &Marks,
-    x: &AxisScale,
-    y: &AxisScale,
+    (x, y): (&AxisScale, &AxisScale),
     shift: Option<f64>,
+    class: Option<f64>,
 ) -> String {
     let (mut line, mut rest) = (String::new(), String::new());
     for point in &series.points {
         let (across, middle) = (x.at(shift.unwrap_or(point.x)), y.at(point.value.middle));
+        if let Some(ratio) = class {
+            let (end, ground) = (x.at(point.x * ratio), y.at(0.0));
+            let _ = write!(line, "M{across:.1} {ground:.1}V{middle:.1}H{end:.1}V{ground:.1}");
+            continue;
+        }
         let _ = write!(line, "{}{across:.1} {middle:.1}", if line.is_empty() { 'M' } else { 'L' });
         let (low, high) = (y.at(point.value.low), y.at(point.value.high));
         let bar = format!("M{across:.1} {low:.1}V{high:.1}");
@@ -152,7 +170,10 @@ impl Marks {
         if series.is_base {
             return Self { colour: BASE_COLOUR, dash: "", shape: 0 };
         }
-        let dash = DASHES[at / COLOURS.len() % DASHES.len()];
+        let dash = match series.is_reference {
+            true => REFERENCE_DASH,
+            false => DASHES[at / COLOURS.len() % DASHES.len()],
+        };
         Self { colour: COLOURS[at % COLOURS.len()], dash, shape: at % 4 }
     }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::results::{
-    Axis, Calibration, Direction, Experiment, FORMAT, Machine, Mark, Origin, Point, Sample, Scale,
-    Series, VERSION,
+    Axis, Calibration, Direction, Experiment, FORMAT, FigureKind, Machine, Mark, Origin, Point,
+    Sample, Scale, Series, VERSION,
 };
 
 /// Of each round a value.
@@ -17,7 +17,7 @@ fn point(x: f64, values: &[f64]) -> Point {
 }
 
 fn series(name: &str, points: Vec<Point>) -> Series {
-    Series { name: name.to_owned(), points }
+    Series { name: name.to_owned(), reference: false, points }
 }
 
 fn figure(name: &str, title: &str, direction: Direction, series: Vec<Series>) -> Figure {
@@ -28,6 +28,7 @@ fn figure(name: &str, title: &str, direction: Direction, series: Vec<Series>) ->
         unit: "MiB/s".to_owned(),
         direction,
         command: "tasuki-bench compare --only linux-on,split".to_owned(),
+        kind: FigureKind::Lines,
         base: Some("Linux".to_owned()),
         series,
     }
@@ -61,6 +62,7 @@ fn results() -> Results {
         experiments: vec![Experiment {
             name: "compare".to_owned(),
             title: "Tasuki beside the kernel".to_owned(),
+            findings: vec!["split takes <1 µs>.".to_owned()],
             figures: vec![
                 figure("send", "Send", Direction::Higher, sends),
                 figure("trip", "Round trip", Direction::Lower, trips),
@@ -210,4 +212,35 @@ fn ticks_are_round_numbers_within_the_axis() {
     // 0 has no place on a logarithmic axis, so it becomes linear.
     assert!(axis(&[0.0, 10.0], Scale::Log).at(0.0).is_finite());
     assert!(axis(&[], Scale::Log).at(0.5).is_finite());
+}
+
+#[test]
+fn a_paper_stands_beside_what_was_measured_and_is_not_counted() {
+    let mut with = results();
+    let mut paper = series("paper", vec![point(1024.0, &[7.0])]);
+    paper.reference = true;
+    with.experiments[0].figures[0].series.push(paper);
+    with.check().expect("a good file");
+    assert_eq!(findings(&with), findings(&results()));
+    let page = page(&with);
+    assert!(page.contains("<th scope=\"col\">paper</th>"), "no column");
+    assert!(page.contains("\"is_reference\":true"), "no mark");
+    assert!(page.contains("<li>split takes &lt;1 µs&gt;.</li>"), "no finding of the experiment");
+    assert!(plot_svg(&with.experiments[0].figures[0]).contains("2 5"), "no dots");
+}
+
+#[test]
+fn a_histogram_has_columns_and_no_noise() {
+    let parts = [[20.0, 60.0], [80.0, 40.0]];
+    let points = [10.0, 12.0].into_iter().zip(&parts).map(|(x, parts)| point(x, parts)).collect();
+    let mut histogram = figure("times", "Times", Direction::Higher, vec![series("a", points)]);
+    (histogram.kind, histogram.base) = (FigureKind::Histogram, None);
+    let svg = plot_svg(&histogram);
+    assert!(
+        svg.contains("a class begins at its place") && !svg.contains("stroke-opacity"),
+        "{svg}"
+    );
+    let mut with = results();
+    with.experiments[0].figures = vec![histogram];
+    assert!(findings(&with).iter().any(|said| said.starts_with("No point is noisy")));
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::results::{Direction, Figure, Mark, Results, Scale};
+use crate::results::{Direction, Figure, FigureKind, Mark, Results, Scale};
 use crate::statistics::{Interval, NOISY, median_interval};
 
 /// A point and its statistics.
@@ -23,6 +23,8 @@ pub(super) struct PointView {
 pub(super) struct SeriesView {
     pub(super) name: String,
     pub(super) is_base: bool,
+    /// Figures of a paper: not measured here.
+    pub(super) is_reference: bool,
     pub(super) points: Vec<PointView>,
 }
 
@@ -37,6 +39,7 @@ pub(super) struct FigureView {
     pub(super) unit: String,
     pub(super) direction: Direction,
     pub(super) command: String,
+    pub(super) is_histogram: bool,
     pub(super) base: Option<String>,
     pub(super) series: Vec<SeriesView>,
     pub(super) places: Vec<f64>,
@@ -57,23 +60,27 @@ pub(super) fn id(experiment: &str, figure: &str) -> String {
 
 pub(super) fn of_figure(experiment: &str, figure: &Figure) -> FigureView {
     let base = figure.base_series();
+    let is_histogram = figure.kind == FigureKind::Histogram;
     let series = figure.series.iter().map(|series| {
         let is_base = base.is_some_and(|base| base.name == series.name);
         let points = series.points.iter().filter_map(|point| {
             let value = point.interval()?;
-            let base = base.filter(|_| !is_base).and_then(|base| base.at(point.x));
+            let base =
+                base.filter(|_| !is_base && !series.reference).and_then(|base| base.at(point.x));
             let ratios = base.map(|base| point.ratios_to(base).into_values().collect::<Vec<_>>());
             Some(PointView {
                 x: point.x,
                 rounds: point.by_round().len(),
                 value,
                 ratio: ratios.and_then(|ratios| median_interval(&ratios)),
-                noisy: point.marks.contains(&Mark::Noisy) || value.relative_half_width() > NOISY,
+                noisy: !is_histogram
+                    && (point.marks.contains(&Mark::Noisy) || value.relative_half_width() > NOISY),
                 partial: point.marks.contains(&Mark::Partial),
                 discarded: point.discarded,
             })
         });
-        SeriesView { name: series.name.clone(), is_base, points: points.collect() }
+        let (name, points) = (series.name.clone(), points.collect());
+        SeriesView { name, is_base, is_reference: series.reference, points }
     });
     FigureView {
         id: id(experiment, &figure.name),
@@ -84,6 +91,7 @@ pub(super) fn of_figure(experiment: &str, figure: &Figure) -> FigureView {
         unit: figure.unit.clone(),
         direction: figure.direction,
         command: figure.command.clone(),
+        is_histogram,
         base: figure.base.clone(),
         series: series.collect(),
         places: figure.places(),
@@ -99,6 +107,7 @@ pub(super) struct FigureData<'a> {
     x_unit: &'a str,
     x_log: bool,
     unit: &'a str,
+    is_histogram: bool,
     base: Option<&'a str>,
     places: &'a [f64],
     series: Vec<SeriesData<'a>>,
@@ -108,6 +117,7 @@ pub(super) struct FigureData<'a> {
 struct SeriesData<'a> {
     name: &'a str,
     is_base: bool,
+    is_reference: bool,
     /// Place, middle, low, high, rounds.
     values: Vec<[f64; 5]>,
     ratios: Vec<[f64; 5]>,
@@ -121,6 +131,7 @@ impl FigureView {
         let series = self.series.iter().map(|series| SeriesData {
             name: &series.name,
             is_base: series.is_base,
+            is_reference: series.is_reference,
             values: series.points.iter().map(|point| of(point, point.value)).collect(),
             ratios: series
                 .points
@@ -135,6 +146,7 @@ impl FigureView {
             x_unit: &self.x_unit,
             x_log: self.x_scale == Scale::Log,
             unit: &self.unit,
+            is_histogram: self.is_histogram,
             base: self.base.as_deref(),
             places: &self.places,
             series: series.collect(),
@@ -144,6 +156,7 @@ impl FigureView {
     /// Which values are better, in words.
     pub(super) fn better(&self) -> &'static str {
         match self.direction {
+            _ if self.is_histogram => "a class begins at its place",
             Direction::Higher => "higher is better",
             Direction::Lower => "lower is better",
         }

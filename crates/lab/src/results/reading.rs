@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 
 use super::invalid::InvalidResults;
-use super::schema::{Calibration, FORMAT, Figure, Point, Results, Sample, Series, VERSION};
+use super::schema::{
+    Calibration, FORMAT, Figure, FigureKind, Point, Results, Sample, Series, VERSION,
+};
 
 /// The longest file, bytes.
 pub const MOST_FILE_BYTES: usize = 64 << 20;
@@ -71,6 +73,9 @@ impl Results {
             let path = format!("experiments[{at}]");
             check_file_name(&format!("{path}.name"), &experiment.name)?;
             check_text(&format!("{path}.title"), &experiment.title)?;
+            for (at, finding) in experiment.findings.iter().enumerate() {
+                check_text(&format!("{path}.findings[{at}]"), finding)?;
+            }
             let path = format!("{path}.figures");
             check_names(&path, experiment.figures.iter().map(|figure| &figure.name[..]))?;
             for (at, figure) in experiment.figures.iter().enumerate() {
@@ -135,6 +140,9 @@ fn check_figure(figure: &Figure, path: &str, samples: &mut usize) -> Checked {
     most(path, "points", points.sum(), MOST_FIGURE_POINTS)?;
     if figure.base.is_some() && figure.base_series().is_none() {
         return Err(InvalidResults::new(format!("{path}.base"), "no series has this name"));
+    }
+    if figure.base.is_some() && figure.kind == FigureKind::Histogram {
+        return Err(InvalidResults::new(format!("{path}.base"), "a histogram has none"));
     }
     let path = format!("{path}.series");
     check_names(&path, figure.series.iter().map(|series| &series.name[..]))?;

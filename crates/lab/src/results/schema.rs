@@ -84,6 +84,9 @@ pub struct Experiment {
     pub name: String,
     /// What it asks, for people.
     pub title: String,
+    /// What was found, sentences that the measuring program has made of the samples.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<String>,
     /// Its figures.
     pub figures: Vec<Figure>,
 }
@@ -104,11 +107,33 @@ pub struct Figure {
     pub direction: Direction,
     /// The command that repeats this figure alone.
     pub command: String,
+    /// How it is drawn.
+    #[serde(default, skip_serializing_if = "FigureKind::is_usual")]
+    pub kind: FigureKind,
     /// The name of the series that the others are compared with, round by round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
     /// Its series.
     pub series: Vec<Series>,
+}
+
+/// How a figure is drawn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FigureKind {
+    /// A line through the medians of each series.
+    #[default]
+    Lines,
+    /// Parts of all by classes: the place is the lower bound of a class. It has no noise of its
+    /// own, and is not compared with a base.
+    Histogram,
+}
+
+impl FigureKind {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_usual(&self) -> bool {
+        *self == Self::Lines
+    }
 }
 
 /// The horizontal axis.
@@ -149,6 +174,9 @@ pub enum Direction {
 pub struct Series {
     /// Its name, unique in the figure.
     pub name: String,
+    /// It was not measured in this run: figures of a paper, to stand beside the others.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub reference: bool,
     /// Its points, in order of `x`.
     pub points: Vec<Point>,
 }
@@ -190,6 +218,12 @@ pub struct Sample {
     pub round: u32,
     /// The value, 0 or above.
     pub value: f64,
+}
+
+/// For keys that are left out if they say nothing.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 impl Direction {

@@ -13,7 +13,7 @@ fn file() -> Value {
     };
     let series = |name: &str, by: f64| {
         let points = [point(64, [by, 2.0 * by]), point(1024, [3.0 * by; 2])];
-        json!({"name": name, "points": points})
+        json!({"name": name, "reference": false, "points": points})
     };
     json!({
         "format": FORMAT,
@@ -27,9 +27,10 @@ fn file() -> Value {
             ],
         },
         "experiments": [{
-            "name": "compare", "title": "Compare",
+            "name": "compare", "title": "Compare", "findings": ["It is fast."],
             "figures": [{
                 "name": "send", "title": "Send", "unit": "MiB/s", "direction": "higher",
+                "kind": "lines",
                 "axis": {"title": "bytes per write", "unit": "B", "scale": "log"},
                 "command": "tasuki-bench compare", "base": "Linux",
                 "series": [series("Linux", 100.0), series("split, \"=x\"", 150.0)],
@@ -83,6 +84,10 @@ fn a_refusal_names_the_field() {
         (&at("/name"), json!("../x"), format!("{path}.name: files are named")),
         (&at("/name"), json!(""), format!("{path}.name: it is empty")),
         (&at("/title"), json!("a\u{1b}b"), format!("{path}.title: it has a control")),
+        (&at("/kind"), json!("pie"), format!("{path}.kind: unknown variant `pie`")),
+        (&at("/kind"), json!("histogram"), format!("{path}.base: a histogram has none")),
+        (&at("/series/0/reference"), json!(1), format!("{path}.series[0].reference: invalid")),
+        ("/experiments/0/findings", json!([""]), "experiments[0].findings[0]: it is empty".into()),
         (&at("/direction"), json!("up"), format!("{path}.direction: unknown variant `up`")),
         ("/made", json!({"whose": 1}), "made.whose: unknown field".to_owned()),
         ("/version", json!(2), "version: it is 2".to_owned()),
@@ -130,6 +135,9 @@ fn the_page_has_every_key() {
     }
     let mut results = parsed(&file()).expect("a good file");
     results.partial = Some("a test".to_owned());
+    results.experiments[0].findings = vec!["found".to_owned()];
+    let figure = &mut results.experiments[0].figures[0];
+    (figure.kind, figure.series[0].reference) = (FigureKind::Histogram, true);
     let mut all = Vec::new();
     keys(&serde_json::to_value(results).expect("JSON"), &mut all);
     assert!(all.len() > 30);

@@ -3,25 +3,37 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use lab::plan::LabOptions;
 
-/// Compare results of measurements, and show them as a report
+/// Measure this machine and Tasuki, and show the results as a report
 ///
-/// A results file has all samples of a measurement. Measuring itself is the part of `tasuki-bench`
-/// for now: `tasuki-bench compare --results results.json`.
+/// Repeats the experiments of the papers that Tasuki comes from, beside Linux. Rounds go on until
+/// the intervals are narrow or the time is up: at most 30 minutes for all, 3 with --quick. Results
+/// and report are in tasuki-lab-DATE in this directory. Ctrl-C keeps what was measured, and
+/// --continue goes on. Most experiments need root, for network namespaces.
 #[derive(Debug, Args)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
 Examples:
-  tasuki lab report results.json                       report.html, plots and CSV in report/
-  tasuki lab open                                      that report in a browser
-  tasuki lab diff before.json after.json --bound 3%    what became slower?")]
+  tasuki lab --quick                                   all experiments, 3 minutes
+  tasuki lab list                                      what can be measured, and its options
+  tasuki lab rtt --gateways 0,1,2 --load receiver=0..8
+  tasuki lab throughput --size 1024..1048576 --rounds 10
+  tasuki lab --continue tasuki-lab-2026-11-25T23-50-01
+  tasuki lab open                                      the last report in a browser
+  tasuki lab diff before/results.json after/results.json --bound 3%")]
 pub(crate) struct LabArgs {
     #[command(subcommand)]
-    pub(crate) command: LabCommand,
+    pub(crate) command: Option<LabCommand>,
+    #[command(flatten)]
+    pub(crate) options: LabOptions,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
+    /// Show what can be measured: experiments, their time and their options
+    #[command(after_help = "Examples:\n  tasuki lab list")]
+    List,
     Diff(LabDiffArgs),
     Report(LabReportArgs),
     Open(LabOpenArgs),
@@ -86,13 +98,13 @@ Examples:
   tasuki lab open
   tasuki lab open /tmp/today/report.html")]
 pub(crate) struct LabOpenArgs {
-    /// The page of a report, or its directory
-    #[arg(value_name = "REPORT", default_value = REPORT)]
-    pub(crate) report: PathBuf,
+    /// The page of a report, or its directory [default: the newest below this directory]
+    #[arg(value_name = "REPORT")]
+    pub(crate) report: Option<PathBuf>,
 }
 
 /// The directory of a report, below the current one.
-const REPORT: &str = "report";
+pub(crate) const REPORT: &str = "report";
 
 /// `5%`, `5` or `0.5%`, as a part of 1.
 fn bound(word: &str) -> Result<f64, String> {

@@ -1,17 +1,22 @@
-//! `tasuki lab`: what is done with results of measurements. The work is that of crate `lab`; here
-//! are files, tables and exit codes.
+//! `tasuki lab`: measurements, and what is done with their results.
+//!
+//! `tasuki-bench` measures: this process becomes that program ([`measure`]), so that the command
+//! stays small. Reports and differences are the work of crate `lab`; here are files, tables and
+//! exit codes.
 
 mod diff;
+mod measure;
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use lab::plan::ExperimentName;
 use lab::{MOST_FILE_BYTES, Results, report};
 
-use super::print;
-use crate::cli::{LabArgs, LabCommand, LabOpenArgs, LabReportArgs};
+use super::{print, table};
+use crate::cli::{LAB_REPORT, LabArgs, LabCommand, LabOpenArgs, LabReportArgs};
 use crate::exit::{Code, Failure};
 
 /// Carries out the command.
@@ -20,10 +25,28 @@ use crate::exit::{Code, Failure};
 /// As each.
 pub(crate) fn lab(args: &LabArgs) -> Result<u8, Failure> {
     match &args.command {
-        LabCommand::Diff(args) => diff::diff(args, &results(&args.before)?, &results(&args.after)?),
-        LabCommand::Report(args) => write_report(args),
-        LabCommand::Open(args) => open(args),
+        None => measure::become_bench(&args.options),
+        Some(LabCommand::List) => list(),
+        Some(LabCommand::Diff(args)) => {
+            diff::diff(args, &results(&args.before)?, &results(&args.after)?)
+        }
+        Some(LabCommand::Report(args)) => write_report(args),
+        Some(LabCommand::Open(args)) => open(args),
     }
+}
+
+/// Shows what can be measured.
+fn list() -> Result<u8, Failure> {
+    let head = ["Experiment", "What", "Time", "Quick", "Rights", "Options"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows.extend(ExperimentName::EACH.into_iter().map(|it| {
+        let time = |quick| format!("{} s", it.time(quick).as_secs());
+        let rights = if it.needs_root() { "root" } else { "any" };
+        let cells = [it.title(), &time(false), &time(true), rights, &it.axes().join(" ")];
+        [it.name()].iter().chain(&cells).map(|cell| (*cell).to_owned()).collect()
+    }));
+    print(&table(&rows, &[false, false, true, true, false, false]))?;
+    Ok(0)
 }
 
 /// Writes the page and the files beside it, and says what was found.
@@ -58,10 +81,11 @@ fn replace(directory: &Path, name: &str, content: &str) -> Result<(), Failure> {
 
 /// Has the system open the page.
 fn open(args: &LabOpenArgs) -> Result<u8, Failure> {
-    let given = &args.report;
+    let given = &args.report.clone().unwrap_or_else(newest_report);
     let page = if given.is_dir() { given.join(report::PAGE) } else { given.clone() };
     let page = page.canonicalize().map_err(|error| {
-        let remedy = "`tasuki lab report RESULTS` makes a report";
+        let remedy =
+            "`tasuki lab` measures and makes one, `tasuki lab report RESULTS` makes one of results";
         let sentence = format!("there is no report at {}: {error}; {remedy}", page.display());
         Failure::new(Code::Configuration, sentence)
     })?;
@@ -80,6 +104,20 @@ fn open(args: &LabOpenArgs) -> Result<u8, Failure> {
     }
 }
 
+/// The report below this directory that was written last.
+fn newest_report() -> PathBuf {
+    let entries = fs::read_dir(".").into_iter().flatten().flatten();
+    let folders = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        (name == LAB_REPORT || name.starts_with("tasuki-lab-")).then_some(PathBuf::from(name))
+    });
+    let written = folders.filter_map(|folder| {
+        let page = fs::metadata(folder.join(report::PAGE)).ok()?;
+        Some((page.modified().ok()?, folder))
+    });
+    written.max().map_or_else(|| PathBuf::from(LAB_REPORT), |(_, folder)| folder)
+}
+
 /// Reads and checks a results file.
 fn results(path: &Path) -> Result<Results, Failure> {
     let wrong = |sentence: String| Failure::new(Code::Configuration, sentence);
@@ -88,7 +126,7 @@ fn results(path: &Path) -> Result<Results, Failure> {
         .and_then(|file| file.take(MOST_FILE_BYTES as u64 + 1).read_to_end(&mut text));
     read.map_err(|error| wrong(format!("cannot read the results {}: {error}", path.display())))?;
     Results::parse(&text).map_err(|error| {
-        let remedy = "`tasuki-bench compare --results FILE` writes results files";
+        let remedy = "`tasuki lab` and `tasuki-bench compare --results FILE` write results files";
         wrong(format!("{} is no good results file: {error}; {remedy}", path.display()))
     })
 }

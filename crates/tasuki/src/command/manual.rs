@@ -21,7 +21,7 @@ use crate::cli::{ENVIRONMENT, ManualArgs, visible};
 use crate::exit::{self, Failure};
 
 /// Files of running instances, and installed files.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 9] = [
     ("/run/tasuki/NAME.sock", "Socket of the instance NAME for programs"),
     ("/run/tasuki/NAME.operator.sock", "Socket of the instance NAME for operators, mode 0600"),
     ("/run/tasuki/NAME.log", "Messages of an instance that `tasuki up` started"),
@@ -29,6 +29,7 @@ const FILES: [(&str, &str); 8] = [
     ("/run/tasuki/NAME.target.log", "Messages of a target that `tasuki target up` started"),
     ("$XDG_RUNTIME_DIR/tasuki/", "The same, for users other than root"),
     ("../lib/tasuki/libtasuki_preload.so", "What gets programs onto the stack, seen from tasuki"),
+    ("../lib/tasuki/tasuki-bench", "What measures for `tasuki lab`, seen from tasuki"),
     ("../share/doc/tasuki/", "README.md, docs/, and examples/instance.toml with every key"),
 ];
 

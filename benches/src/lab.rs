@@ -1,0 +1,265 @@
+//! `tasuki-bench lab`, which `tasuki lab` becomes: experiments of the papers, measured in rounds
+//! until they are known well enough, with a report at the end.
+//!
+//! An experiment ([`experiment::LabExperiment`]) knows how one point of one set-up is measured
+//! once. All else is the same for all: rounds, turns, precision and time ([`engine`]), the samples
+//! ([`notebook`]), files, signals and progress ([`session`]), the state of the machine
+//! ([`calibration`]). Measurements are those of the other parts of `tasuki-bench`, or run these.
+//!
+//! A run can be interrupted at any moment. What was measured is on the disk after each round, and
+//! `--continue` goes on with it. Namespaces, devices and groups are removed by a process that
+//! outlives this one ([`crate::cleanup`]).
+
+mod calibration;
+mod calls;
+mod derived;
+mod engine;
+mod experiment;
+mod folder;
+mod handover;
+mod notebook;
+mod part;
+mod rtt;
+mod session;
+mod storage;
+mod streams;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Parser as _};
+use lab::plan::{ExperimentName, LabOptions};
+use lab::{Results, report};
+use user::exit::{Code, Failure, say};
+
+pub(crate) use self::calibration::run as calibrate;
+use self::calls::PackagedCalls;
+use self::engine::EngineEnd;
+use self::experiment::LabExperiment;
+use self::folder::{RunFolder, RunState};
+use self::handover::Handovers;
+use self::rtt::Rtt;
+pub(crate) use self::rtt::{BackgroundArgs, background};
+use self::session::{Session, new_results};
+use self::storage::DiskReads;
+use self::streams::Streams;
+
+/// The words of `lab`.
+#[derive(Args)]
+pub(crate) struct MeasureArgs {
+    /// The `tasuki` command [default: the one beside this program].
+    #[arg(long, env = "TASUKI_BIN", value_name = "TASUKI")]
+    tasuki: Option<PathBuf>,
+    #[command(flatten)]
+    options: LabOptions,
+}
+
+/// The words of an earlier run.
+#[derive(clap::Parser)]
+#[command(no_binary_name = true)]
+struct EarlierWords {
+    #[command(flatten)]
+    options: LabOptions,
+}
+
+/// Measures, and tells what went wrong in one sentence.
+pub(crate) fn main(args: &MeasureArgs) -> ExitCode {
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let code = error.downcast_ref::<Failure>().map_or(Code::Internal, |it| it.code);
+            say(format_args!("tasuki: {}", crate::described::one_line(&format!("{error:#}"))));
+            ExitCode::from(code as u8)
+        }
+    }
+}
+
+/// A run, new or from before.
+struct LabRun {
+    options: LabOptions,
+    folder: RunFolder,
+    state: RunState,
+    results: Results,
+}
+
+fn run(args: &MeasureArgs) -> Result<()> {
+    let tasuki = tasuki(args.tasuki.as_deref())?;
+    let LabRun { options, folder, state, results } = match &args.options.resume {
+        Some(path) => earlier(path, &tasuki)?,
+        None => new_run(&args.options, &tasuki)?,
+    };
+    let shown = folder.path().display().to_string();
+    let mut session = Session::new(folder, state, results)?;
+    let chosen = allowed(&options, &mut session)?;
+    for (at, name) in chosen.iter().enumerate() {
+        if session.is_over(*name) {
+            continue;
+        }
+        let later = &chosen[at + 1..];
+        let mut experiment = match made(*name, &tasuki, &options) {
+            Ok(experiment) => experiment,
+            Err(error) => {
+                session.misses(format!("{}: {error:#}.", name.name()));
+                continue;
+            }
+        };
+        let end = session.measure(experiment.as_mut(), &options, later)?;
+        // What it has made is removed before the next one begins, and before the end.
+        drop(experiment);
+        if end == EngineEnd::Interrupted {
+            let sentence = format!(
+                "the measurement was interrupted: `tasuki lab --continue {shown}` goes on, and \
+                 {shown} has what was measured"
+            );
+            session.end(Some(&format!("{sentence}.")))?;
+            return Err(Failure::new(Code::Interrupted, sentence).into());
+        }
+    }
+    conclude(&mut session)
+}
+
+/// Writes the report, and says what was found.
+fn conclude(session: &mut Session) -> Result<()> {
+    let (results, page) = session.end(None)?;
+    for sentence in report::findings(&results) {
+        println!("{sentence}");
+    }
+    for experiment in &results.experiments {
+        for finding in &experiment.findings {
+            println!("{}: {finding}", experiment.name);
+        }
+    }
+    println!("\n{}", page.display());
+    let missing = session.missing();
+    if let Some(first) = missing.first() {
+        let count = missing.len();
+        let noun = if count == 1 { "thing is" } else { "things are" };
+        let sentence = format!("{count} {noun} missing in the report, such as {first}");
+        return Err(Failure::new(Code::Internal, sentence).into());
+    }
+    Ok(())
+}
+
+fn new_run(options: &LabOptions, tasuki: &Path) -> Result<LabRun> {
+    options.check().map_err(|sentence| {
+        Failure::new(Code::Usage, format!("{sentence}; see `tasuki lab --help`"))
+    })?;
+    may_measure(&options.chosen())?;
+    let words = words_of_options();
+    let results = new_results(tasuki, &words)?;
+    let folder = RunFolder::create(options.out.as_deref())?;
+    let state = RunState { words, ..RunState::default() };
+    Ok(LabRun { options: options.clone(), folder, state, results })
+}
+
+/// The words of this command line that measure the same again: not where, and with which program.
+fn words_of_options() -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut words = std::env::args().skip(2);
+    while let Some(word) = words.next() {
+        match &word[..] {
+            "--tasuki" | "--out" => drop(words.next()),
+            word if word.starts_with("--tasuki=") || word.starts_with("--out=") => {}
+            _ => kept.push(word),
+        }
+    }
+    kept
+}
+
+/// A run that goes on with the same build, on the same machine.
+fn earlier(path: &Path, tasuki: &Path) -> Result<LabRun> {
+    let (folder, state, results) = RunFolder::open(path)?;
+    let wrong = |sentence: String| Failure::new(Code::Configuration, sentence);
+    let words = EarlierWords::try_parse_from(state.words.iter().map(OsString::from));
+    let shown = path.display();
+    let options = words.map_err(|error| {
+        wrong(format!("the words in {shown}/run.json are wrong: {}", user::clap_sentence(&error)))
+    })?;
+    let options = options.options;
+    options.check().map_err(|sentence| wrong(format!("{shown}/run.json: {sentence}")))?;
+    let now = new_results(tasuki, &state.words)?;
+    let was = [&results.made.tasuki, &results.machine.system, &results.machine.processor];
+    let is = [&now.made.tasuki, &now.machine.system, &now.machine.processor];
+    if let Some((was, is)) = was.into_iter().zip(is).find(|(was, is)| was != is) {
+        let sentence = format!(
+            "cannot go on with {shown}: it is of `{was}`, and this is `{is}`; `tasuki lab` begins \
+             a new run"
+        );
+        return Err(wrong(sentence).into());
+    }
+    may_measure(&options.chosen())?;
+    Ok(LabRun { options, folder, state, results })
+}
+
+/// The `tasuki` that is measured.
+fn tasuki(named: Option<&Path>) -> Result<PathBuf> {
+    let me = std::env::current_exe()?;
+    let beside = me.with_file_name("tasuki");
+    let installed = me.parent().map(|folder| folder.join("../../bin/tasuki"));
+    let all = [named.map(Path::to_path_buf), Some(beside.clone()), installed];
+    let found = all.into_iter().flatten().find(|path| path.is_file());
+    let found = found.ok_or_else(|| {
+        let sentence = format!("{} is not there: `make build` makes it", beside.display());
+        Failure::new(Code::NotFound, sentence)
+    })?;
+    Ok(std::path::absolute(found)?)
+}
+
+/// Why an experiment cannot be measured here.
+fn hindrance(name: ExperimentName) -> Option<Failure> {
+    if name.needs_root() && !rustix::process::geteuid().is_root() {
+        let sentence = format!("{} makes network namespaces: run it as root", name.name());
+        return Some(Failure::new(Code::Rights, sentence));
+    }
+    let paths: Vec<PathBuf> = std::env::var_os("PATH")
+        .map(|all| std::env::split_paths(&all).collect())
+        .unwrap_or_default();
+    let is_missing = |tool: &&&str| !paths.iter().any(|path| path.join(tool).is_file());
+    let missing: Vec<&str> = name.tools().iter().filter(is_missing).copied().collect();
+    (!missing.is_empty()).then(|| {
+        let (name, missing) = (name.name(), missing.join(", "));
+        let remedy = "`make deps` installs them, from iproute2, ethtool, procps and util-linux";
+        let sentence = format!("{name} needs {missing}, which PATH does not have: {remedy}");
+        Failure::new(Code::NotFound, sentence)
+    })
+}
+
+/// Fails if none can be measured.
+fn may_measure(chosen: &[ExperimentName]) -> Result<(), Failure> {
+    let hindrances: Vec<Failure> = chosen.iter().filter_map(|name| hindrance(*name)).collect();
+    match hindrances.into_iter().next() {
+        Some(first) if chosen.iter().all(|name| hindrance(*name).is_some()) => Err(first),
+        _ => Ok(()),
+    }
+}
+
+/// Those that can be measured here. The others are told.
+fn allowed(options: &LabOptions, session: &mut Session) -> Result<Vec<ExperimentName>> {
+    let mut allowed = Vec::new();
+    for name in options.chosen() {
+        match hindrance(name) {
+            None => allowed.push(name),
+            Some(failure) => session.misses(format!("{}.", failure.sentence)),
+        }
+    }
+    Ok(allowed)
+}
+
+fn made(
+    name: ExperimentName,
+    tasuki: &Path,
+    options: &LabOptions,
+) -> Result<Box<dyn LabExperiment>> {
+    Ok(match name {
+        ExperimentName::Throughput => Box::new(Streams::throughput(tasuki, options)?),
+        ExperimentName::Connections => Box::new(Streams::connections(tasuki, options)?),
+        ExperimentName::Handover => Box::new(Handovers::new(options)),
+        ExperimentName::Calls => Box::new(PackagedCalls::new(options)),
+        ExperimentName::Storage => Box::new(DiskReads::new(tasuki, options)),
+        ExperimentName::Rtt | ExperimentName::All => {
+            Box::new(Rtt::new(tasuki.to_path_buf(), options)?)
+        }
+    })
+}

@@ -1,0 +1,141 @@
+//! The third paper's experiment: calls that travel together, beside calls one by one, getpid(2) and
+//! io_uring. `tasuki-bench calls` measures, in a process of its own, since it ties itself to a
+//! processor.
+
+use anyhow::{Context as _, Result};
+use lab::plan::{ExperimentName, LabOptions};
+use lab::{Axis, Direction, Figure, FigureKind, Scale};
+
+use super::derived::Reference;
+use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues};
+use super::part::{asked, two_processors};
+use crate::calls::{CallFigure, CallReport};
+
+const BATCHES: [u32; 7] = [1, 3, 10, 30, 100, 300, 1000];
+const QUICK_BATCHES: [u32; 3] = [1, 10, 100];
+/// Milliseconds of each figure.
+const MILLIS: u32 = 10;
+const QUICK_MILLIS: u32 = 5;
+/// The series that others are compared with.
+const GETPID: &str = "getpid(2), singly";
+
+/// Where the server is, and whether it sleeps: a figure each.
+const PLACES: [(&str, &str, bool, bool); 4] = [
+    ("sleeping-other", "the server sleeps, on another processor", false, false),
+    ("running-other", "the server is awake, on another processor", true, false),
+    ("sleeping-same", "the server sleeps, on the same processor", false, true),
+    ("running-same", "the server is awake, on the same processor", true, true),
+];
+
+/// See the module.
+pub(crate) struct PackagedCalls {
+    batches: Vec<u32>,
+    millis: u32,
+}
+
+impl PackagedCalls {
+    /// As the options say.
+    pub(crate) fn new(options: &LabOptions) -> Self {
+        let usual = if options.quick { &QUICK_BATCHES[..] } else { &BATCHES };
+        let given = options.batch.as_ref().map(|places| places.all().to_vec());
+        let millis = if options.quick { QUICK_MILLIS } else { MILLIS };
+        Self { batches: given.unwrap_or_else(|| usual.to_vec()), millis }
+    }
+}
+
+/// Where a figure belongs.
+fn figure_of(call: &CallFigure) -> Option<usize> {
+    let is_it = |(_, _, running, same): &(&str, &str, bool, bool)| {
+        (*running, *same) == (call.running, call.same_processor)
+    };
+    PLACES.iter().position(is_it)
+}
+
+impl LabExperiment for PackagedCalls {
+    fn name(&self) -> ExperimentName {
+        ExperimentName::Calls
+    }
+
+    fn figures(&self) -> Vec<FigurePlan> {
+        let batches: Vec<String> = self.batches.iter().map(ToString::to_string).collect();
+        let plan = |(name, place, ..): &(&str, &str, bool, bool)| FigurePlan {
+            name: (*name).to_owned(),
+            title: format!("Time of a call: {place}"),
+            axis: Axis {
+                title: "calls that travel together".to_owned(),
+                unit: String::new(),
+                scale: Scale::Log,
+            },
+            unit: "ns",
+            direction: Direction::Lower,
+            base: Some(GETPID),
+            words: format!("calls --batch {}", batches.join(",")),
+            is_judged: true,
+            kind: FigureKind::Lines,
+        };
+        PLACES.iter().map(plan).collect()
+    }
+
+    fn points(&self) -> Vec<String> {
+        self.batches.iter().map(|batch| format!("{batch} together")).collect()
+    }
+
+    /// One command measures all calls, in turn.
+    fn setups(&self) -> Vec<String> {
+        vec!["all calls".to_owned()]
+    }
+
+    fn measure(&mut self, point: usize, _: usize) -> Result<MeasuredValues> {
+        let batch = *self.batches.get(point).context("a batch")?;
+        let words = [
+            "calls".to_owned(),
+            format!("--count={batch}"),
+            "--rounds=1".to_owned(),
+            format!("--millis={}", self.millis),
+        ];
+        let words = [&words[..], &two_processors()?].concat();
+        let found: CallReport = asked(&words)?;
+        let x = f64::from(batch);
+        let mut readings = Vec::new();
+        for call in &found.figures {
+            let Some(figure) = figure_of(call) else { continue };
+            let title = call.call.title();
+            let ways = [("together", call.packaged_ns), ("singly", call.single_ns)];
+            readings.extend(ways.map(|(way, value)| MeasuredValue {
+                figure,
+                series: format!("{title}, {way}"),
+                x,
+                value,
+            }));
+        }
+        let nops = found.kernel.nop_ns.iter().map(|(_, nanos)| ("io_uring NOP, together", *nanos));
+        let kernel: Vec<(&str, f64)> =
+            [(GETPID, found.kernel.getpid_ns)].into_iter().chain(nops).collect();
+        for figure in 0..PLACES.len() {
+            readings.extend(kernel.iter().map(|(series, value)| MeasuredValue {
+                figure,
+                series: (*series).to_owned(),
+                x,
+                value: *value,
+            }));
+        }
+        // Each figure begins with a batch that does not count.
+        Ok(MeasuredValues { readings, warm_up: 1 })
+    }
+
+    fn conclude(&self, figures: &mut Vec<Figure>) -> Vec<String> {
+        // Microseconds for 100 calls of getpid, as nanoseconds for one.
+        let papers = [
+            ("paper 3: Celeron 300 MHz, singly", 1275.0),
+            ("paper 3: Celeron 300 MHz, 100 together", 1627.0),
+            ("paper 3: Pentium 4 1.8 GHz, singly", 959.0),
+            ("paper 3: Pentium 4 1.8 GHz, 100 together", 456.0),
+        ];
+        for figure in figures.iter_mut() {
+            figure.series.extend(papers.iter().map(|(name, nanos)| {
+                Reference { name: (*name).to_owned(), points: vec![(100.0, *nanos)] }.series()
+            }));
+        }
+        Vec::new()
+    }
+}

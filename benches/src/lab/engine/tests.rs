@@ -1,0 +1,202 @@
+use std::cell::Cell;
+use std::rc::Rc;
+
+use anyhow::bail;
+use lab::plan::ExperimentName;
+use lab::{Axis, Direction, Figure, FigureKind, Mark, Scale};
+
+use super::*;
+use crate::lab::experiment::{FigurePlan, MeasuredValue, MeasuredValues};
+
+/// Seconds of a measurement.
+const EACH: u64 = 1;
+
+/// Two points and two set-ups; `b` takes twice as long as `a`. The values of point 1 vary.
+struct Fake {
+    clock: Rc<Cell<u64>>,
+    /// Measurements until the run is interrupted.
+    left: Rc<Cell<u32>>,
+    fails: bool,
+    count: u32,
+}
+
+impl LabExperiment for Fake {
+    fn name(&self) -> ExperimentName {
+        ExperimentName::Rtt
+    }
+
+    fn figures(&self) -> Vec<FigurePlan> {
+        let figure = |name: &str, is_judged| FigurePlan {
+            name: name.to_owned(),
+            title: name.to_owned(),
+            axis: Axis { title: "place".to_owned(), unit: String::new(), scale: Scale::Linear },
+            unit: "µs",
+            direction: Direction::Lower,
+            base: Some("a"),
+            words: "rtt".to_owned(),
+            is_judged,
+            kind: FigureKind::Lines,
+        };
+        vec![figure("mean", true), figure("wild", false)]
+    }
+
+    fn points(&self) -> Vec<String> {
+        ["still", "noisy"].map(str::to_owned).to_vec()
+    }
+
+    fn setups(&self) -> Vec<String> {
+        ["a", "b"].map(str::to_owned).to_vec()
+    }
+
+    fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
+        self.clock.set(self.clock.get() + EACH);
+        self.count += 1;
+        self.left.set(self.left.get().saturating_sub(1));
+        if self.left.get() == 0 || (self.fails && setup == 1) {
+            bail!("it was ended");
+        }
+        let noise = if point == 1 { f64::from(self.count % 7) } else { 0.0 };
+        let value = (10.0 + noise) * (setup + 1) as f64;
+        let reading = |figure, value| MeasuredValue {
+            figure,
+            series: self.setups()[setup].clone(),
+            x: point as f64,
+            value,
+        };
+        let wild = f64::from(self.count);
+        Ok(MeasuredValues { readings: vec![reading(0, value), reading(1, wild)], warm_up: 2 })
+    }
+
+    fn conclude(&self, figures: &mut Vec<Figure>) -> Vec<String> {
+        vec![format!("{} figures.", figures.len())]
+    }
+}
+
+struct Around {
+    clock: Rc<Cell<u64>>,
+    left: Rc<Cell<u32>>,
+    kept: Option<lab::Experiment>,
+    rounds: u32,
+    failures: Vec<String>,
+}
+
+impl Surroundings for Around {
+    fn now(&self) -> Duration {
+        Duration::from_secs(self.clock.get())
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.left.get() == 0
+    }
+
+    fn begins(&mut self, _: &str, part: f64) {
+        assert!((0.0..=2.0).contains(&part), "{part}");
+    }
+
+    fn fails(&mut self, what: &str) {
+        self.failures.push(what.to_owned());
+    }
+
+    fn keep(&mut self, experiment: &dyn LabExperiment, notebook: &Notebook) -> Result<()> {
+        self.rounds += 1;
+        self.kept = Some(notebook.experiment(experiment));
+        Ok(())
+    }
+}
+
+fn fake(left: u32) -> (Fake, Around) {
+    let (clock, left) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(left)));
+    let fake = Fake { clock: Rc::clone(&clock), left: Rc::clone(&left), fails: false, count: 0 };
+    (fake, Around { clock, left, kept: None, rounds: 0, failures: Vec::new() })
+}
+
+fn limits(seconds: u64) -> EngineLimits {
+    let time = Duration::from_secs(seconds);
+    EngineLimits { time, rounds: None, precision: Precision { time, ..Precision::default() } }
+}
+
+fn rounds_at(experiment: &lab::Experiment, series: usize, x: usize) -> usize {
+    experiment.figures[0].series[series].points[x].by_round().len()
+}
+
+#[test]
+fn a_still_point_ends_and_a_noisy_one_goes_on_until_the_time_is_up() {
+    let (mut fake, mut around) = fake(u32::MAX);
+    let mut notebook = Notebook::new(&fake);
+    let end = run(&mut fake, &mut notebook, limits(60), &mut around).unwrap();
+    assert_eq!((end, notebook.is_over), (EngineEnd::OutOfTime, true));
+    let found = around.kept.unwrap();
+    assert_eq!(found.findings, ["2 figures."]);
+    for series in [0, 1] {
+        assert_eq!(rounds_at(&found, series, 0), 6, "{found:?}");
+        // 2 to warm up, 6 rounds of 4, then 2 a round: the last turn is finished.
+        assert_eq!(rounds_at(&found, series, 1), 6 + (60 - 2 - 6 * 4) / 2);
+        let points = &found.figures[0].series[series].points;
+        assert!(points[0].marks.is_empty() && points[1].marks == [Mark::Noisy], "{points:?}");
+        assert_eq!(points[0].warm_up, 2 * 6);
+    }
+    let ratios =
+        found.figures[0].series[1].points[0].ratios_to(&found.figures[0].series[0].points[0]);
+    assert!(ratios.values().all(|ratio| *ratio == 2.0), "{ratios:?}");
+}
+
+#[test]
+fn rounds_that_were_asked_for_are_measured_whatever_the_time() {
+    let (mut fake, mut around) = fake(u32::MAX);
+    let mut notebook = Notebook::new(&fake);
+    let limits = EngineLimits { rounds: Some(9), ..limits(1) };
+    let end = run(&mut fake, &mut notebook, limits, &mut around).unwrap();
+    let found = around.kept.unwrap();
+    assert_eq!((end, fake.count), (EngineEnd::Done, 2 + 9 * 4));
+    assert_eq!([0, 1].map(|x| rounds_at(&found, 0, x)), [9, 9]);
+}
+
+#[test]
+fn the_first_round_is_whole_even_if_the_time_is_too_short() {
+    let (mut fake, mut around) = fake(u32::MAX);
+    let mut notebook = Notebook::new(&fake);
+    let end = run(&mut fake, &mut notebook, limits(1), &mut around).unwrap();
+    let found = around.kept.unwrap();
+    assert_eq!((end, rounds_at(&found, 1, 1)), (EngineEnd::OutOfTime, 1));
+    assert_eq!(found.figures[0].series[1].points[1].marks, [Mark::Noisy]);
+}
+
+#[test]
+fn an_interrupted_run_goes_on_where_it_was() {
+    let (mut first, mut around) = fake(2 + 4 + 3);
+    let mut notebook = Notebook::new(&first);
+    let end = run(&mut first, &mut notebook, limits(60), &mut around).unwrap();
+    assert_eq!((end, notebook.is_over), (EngineEnd::Interrupted, false));
+    let earlier = around.kept.unwrap();
+    // The second round has one turn of the first point, and what was cut off is no failure.
+    assert_eq!([0, 1].map(|series| rounds_at(&earlier, series, 0)), [2, 2]);
+    assert_eq!([0, 1].map(|series| rounds_at(&earlier, series, 1)), [1, 1]);
+    assert_eq!(around.failures, [""; 0]);
+
+    let (mut second, mut around) = fake(u32::MAX);
+    let mut notebook = Notebook::new(&second);
+    notebook.restore(&earlier);
+    notebook.spent = Duration::from_secs(9);
+    assert_eq!(notebook.round, 2);
+    run(&mut second, &mut notebook, limits(60), &mut around).unwrap();
+    let found = around.kept.unwrap();
+    let samples = &found.figures[0].series[0].points[0].samples;
+    let rounds: Vec<u32> = samples.iter().map(|sample| sample.round).collect();
+    assert_eq!(rounds, [0, 1, 2, 3, 4, 5]);
+    // No time for warming up is spent again.
+    assert_eq!(notebook.spent, Duration::from_secs(61));
+}
+
+#[test]
+fn a_set_up_that_fails_is_counted_told_and_given_up() {
+    let (mut fake, mut around) = fake(u32::MAX);
+    fake.fails = true;
+    let mut notebook = Notebook::new(&fake);
+    let limits = EngineLimits { rounds: Some(6), ..limits(60) };
+    run(&mut fake, &mut notebook, limits, &mut around).unwrap();
+    let found = around.kept.unwrap();
+    assert_eq!(found.figures[0].series.len(), 1);
+    assert_eq!(rounds_at(&found, 0, 0), 6);
+    assert_eq!(around.failures.len(), PATIENCE as usize, "{:?}", around.failures);
+    assert_eq!(around.failures[0], "round 1: still, b: it was ended");
+}

@@ -1,0 +1,173 @@
+//! All samples of one experiment while it is measured, and what the engine knows of them.
+//!
+//! The samples are kept in the shape of the results file, so a run goes on with a file that an
+//! earlier one has written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use lab::statistics::{NOISY, Precision, Verdict};
+use lab::{Experiment, Figure, Mark, Point, Sample, Series};
+
+use super::experiment::{LabExperiment, MeasuredValue, MeasuredValues};
+
+/// A point of one set-up: its place among the points, and that of the set-up.
+type SetupPoint = (usize, usize);
+/// A place in a figure: figure, series, bits of x.
+type FigurePlace = (usize, String, u64);
+
+/// See the module.
+pub(crate) struct Notebook {
+    name: &'static str,
+    title: &'static str,
+    figures: Vec<Figure>,
+    judged: Vec<bool>,
+    /// The round that comes next.
+    pub(crate) round: u32,
+    /// How long it was measured, in all runs.
+    pub(crate) spent: Duration,
+    /// Nothing more is to be measured.
+    pub(crate) is_over: bool,
+    /// Where the values of a cell are.
+    places: BTreeMap<SetupPoint, BTreeSet<FigurePlace>>,
+    discarded: BTreeMap<SetupPoint, u32>,
+    /// Of cells whose values are not known.
+    failures: Vec<String>,
+}
+
+impl Notebook {
+    /// An empty one.
+    pub(crate) fn new(experiment: &dyn LabExperiment) -> Self {
+        let plans = experiment.figures();
+        Self {
+            name: experiment.name().name(),
+            title: experiment.name().title(),
+            judged: plans.iter().map(|plan| plan.is_judged).collect(),
+            figures: plans.iter().map(super::experiment::FigurePlan::figure).collect(),
+            round: 0,
+            spent: Duration::ZERO,
+            is_over: false,
+            places: BTreeMap::new(),
+            discarded: BTreeMap::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    /// Takes the samples of an earlier run. Series of papers and figures that were made of others
+    /// are made again.
+    pub(crate) fn restore(&mut self, earlier: &Experiment) {
+        for figure in &mut self.figures {
+            let same = earlier.figures.iter().find(|it| it.name == figure.name);
+            let series = same.into_iter().flat_map(|it| &it.series).filter(|it| !it.reference);
+            figure.series = series.cloned().collect();
+        }
+        let rounds = self.figures.iter().flat_map(|figure| &figure.series);
+        let samples = rounds.flat_map(|series| &series.points).flat_map(|point| &point.samples);
+        self.round = samples.map(|sample| sample.round + 1).max().unwrap_or(0);
+    }
+
+    /// Takes what one measurement has found.
+    pub(crate) fn insert(&mut self, cell: SetupPoint, round: u32, measured: &MeasuredValues) {
+        for reading in &measured.readings {
+            let MeasuredValue { figure, series, x, value } = reading;
+            let Some(target) = self.figures.get_mut(*figure) else { continue };
+            let point = point_of(target, series, *x);
+            point.samples.push(Sample { round, value: *value });
+            point.warm_up += measured.warm_up;
+            let place = (*figure, series.clone(), x.to_bits());
+            self.places.entry(cell).or_default().insert(place);
+        }
+    }
+
+    /// A measurement to warm up, whose values do not count.
+    pub(crate) fn warm(&mut self, cell: SetupPoint, measured: &MeasuredValues) {
+        for reading in &measured.readings {
+            let place = (reading.figure, reading.series.clone(), reading.x.to_bits());
+            self.places.entry(cell).or_default().insert(place);
+        }
+    }
+
+    /// A measurement failed.
+    pub(crate) fn fail(&mut self, cell: SetupPoint, what: String) {
+        *self.discarded.entry(cell).or_default() += 1;
+        self.failures.push(what);
+    }
+
+    /// What failed, in words.
+    pub(crate) fn failures(&self) -> &[String] {
+        &self.failures
+    }
+
+    /// Are all intervals at this point narrow?
+    pub(crate) fn is_narrow(&self, point: usize, precision: &Precision) -> bool {
+        let cells = self.places.iter().filter(|((of, _), _)| *of == point);
+        let judged = cells
+            .flat_map(|(_, places)| places)
+            .filter(|(figure, ..)| self.judged.get(*figure) == Some(&true));
+        let mut verdicts = judged.filter_map(|(figure, series, x)| {
+            let series = self.figures[*figure].series.iter().find(|it| it.name == *series)?;
+            let values = series.at(f64::from_bits(*x))?.values();
+            Some(precision.judge(&values, Duration::ZERO))
+        });
+        verdicts.all(|verdict| verdict == Verdict::Narrow)
+    }
+
+    /// As the results file has it, with what the experiment concludes of it.
+    pub(crate) fn experiment(&self, of: &dyn LabExperiment) -> Experiment {
+        let mut figures = self.figures.clone();
+        for (cell, count) in &self.discarded {
+            for (figure, series, x) in self.places.get(cell).into_iter().flatten() {
+                let point = figures[*figure].series.iter_mut().find(|it| it.name == *series);
+                let point =
+                    point.and_then(|it| it.points.iter_mut().find(|it| it.x.to_bits() == *x));
+                if let Some(point) = point {
+                    point.discarded = *count;
+                }
+            }
+        }
+        figures.retain(|figure| !figure.series.is_empty());
+        figures.iter_mut().for_each(mark);
+        let findings = of.conclude(&mut figures);
+        let (name, title) = (self.name.to_owned(), self.title.to_owned());
+        Experiment { name, title, findings, figures }
+    }
+}
+
+/// The point, which is made if it is not there.
+fn point_of<'a>(figure: &'a mut Figure, series: &str, x: f64) -> &'a mut Point {
+    let at = figure.series.iter().position(|it| it.name == series).unwrap_or_else(|| {
+        let (name, points) = (series.to_owned(), Vec::new());
+        figure.series.push(Series { name, reference: false, points });
+        figure.series.len() - 1
+    });
+    let points = &mut figure.series[at].points;
+    let at = points.partition_point(|point| point.x < x);
+    if points.get(at).is_none_or(|point| point.x.to_bits() != x.to_bits()) {
+        let (samples, marks) = (Vec::new(), Vec::new());
+        points.insert(at, Point { x, samples, warm_up: 0, discarded: 0, marks });
+    }
+    &mut points[at]
+}
+
+/// Marks points whose interval is wide, and those that have fewer rounds than others at that place.
+fn mark(figure: &mut Figure) {
+    let most: BTreeMap<u64, usize> =
+        figure.series.iter().flat_map(|it| &it.points).fold(BTreeMap::new(), |mut most, point| {
+            let rounds = most.entry(point.x.to_bits()).or_default();
+            *rounds = (*rounds).max(point.by_round().len());
+            most
+        });
+    for point in figure.series.iter_mut().flat_map(|series| &mut series.points) {
+        point.marks.clear();
+        let is_whole = most.get(&point.x.to_bits()) == Some(&point.by_round().len());
+        if point.discarded > 0 || !is_whole {
+            point.marks.push(Mark::Partial);
+        }
+        let interval = point.interval();
+        if interval.is_none_or(|interval| interval.relative_half_width() > NOISY)
+            || point.by_round().len() < 2
+        {
+            point.marks.push(Mark::Noisy);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! A run of several experiments: its clock, its signals, its progress, its files.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context as _, Result};
+use lab::plan::{ExperimentName, LabOptions};
+use lab::results::{FORMAT, VERSION};
+use lab::{Machine, Origin, Results};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use user::exit::Code;
+
+use super::calibration;
+use super::engine::{EngineEnd, EngineLimits, Surroundings, run};
+use super::experiment::LabExperiment;
+use super::folder::{RunFolder, RunState};
+use super::notebook::Notebook;
+use crate::described;
+use crate::machine::Steal;
+use crate::progress::LabProgress;
+
+/// The machine is calibrated between rounds, this often at most.
+const CALIBRATION: Duration = Duration::from_secs(15);
+/// Samples of each figure of the machine, at most.
+const MOST_CALIBRATIONS: usize = 200;
+
+/// See the module.
+pub(crate) struct Session {
+    pub(crate) folder: RunFolder,
+    state: RunState,
+    results: Results,
+    began: Instant,
+    /// Seconds of earlier runs.
+    earlier: u64,
+    interrupted: Arc<AtomicBool>,
+    progress: LabProgress,
+    calibrated: Option<Instant>,
+    steal: Steal,
+    /// What was left out or went wrong, sentences.
+    missing: Vec<String>,
+    /// The part of the whole run that is over, and that of the experiment that is measured.
+    done: (f64, f64),
+}
+
+/// One that stops at the next measurement after SIGINT, SIGTERM or SIGHUP, and at once after two.
+fn watch_signals() -> Result<Arc<AtomicBool>> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // The order matters: the first signal finds the flag unset.
+        let code = i32::from(Code::Interrupted as u8);
+        signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&interrupted))?;
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+    }
+    Ok(interrupted)
+}
+
+/// The results of a run that begins.
+pub(crate) fn new_results(tasuki: &std::path::Path, words: &[String]) -> Result<Results> {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).context("the clock")?;
+    Ok(Results {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        made: Origin {
+            by: concat!("tasuki-bench ", env!("CARGO_PKG_VERSION")).to_owned(),
+            command: ["tasuki lab".to_owned()]
+                .iter()
+                .chain(words)
+                .cloned()
+                .collect::<Vec<_>>()
+                .join(" "),
+            tasuki: described::tasuki(tasuki)?,
+            began: since.as_secs(),
+            seconds: 0,
+        },
+        machine: Machine {
+            system: described::system(),
+            processor: described::processor(),
+            processors: described::processors() as u32,
+            properties: described::properties(),
+            calibration: Vec::new(),
+        },
+        partial: None,
+        experiments: Vec::new(),
+    })
+}
+
+impl Session {
+    /// Begins, or goes on.
+    pub(crate) fn new(folder: RunFolder, state: RunState, results: Results) -> Result<Self> {
+        Ok(Self {
+            folder,
+            state,
+            earlier: results.made.seconds,
+            results,
+            began: Instant::now(),
+            interrupted: watch_signals()?,
+            progress: LabProgress::new(),
+            calibrated: None,
+            steal: Steal::new(),
+            missing: Vec::new(),
+            done: (0.0, 0.0),
+        })
+    }
+
+    /// Something that was asked for is not measured.
+    pub(crate) fn misses(&mut self, sentence: String) {
+        self.progress.line(&sentence);
+        self.missing.push(sentence);
+    }
+
+    /// Has an earlier run finished it?
+    pub(crate) fn is_over(&self, name: ExperimentName) -> bool {
+        self.state.over.iter().any(|over| over == name.name())
+    }
+
+    /// Measures one experiment; `later` ones share what it leaves of the time.
+    ///
+    /// # Errors
+    /// Those of the files.
+    pub(crate) fn measure(
+        &mut self,
+        experiment: &mut dyn LabExperiment,
+        options: &LabOptions,
+        later: &[ExperimentName],
+    ) -> Result<EngineEnd> {
+        let name = experiment.name();
+        let mut notebook = Notebook::new(experiment);
+        if let Some(earlier) = self.results.experiments.iter().find(|it| it.name == name.name()) {
+            notebook.restore(earlier);
+        }
+        let spent = self.state.spent.get(name.name()).copied().unwrap_or(0.0);
+        notebook.spent = Duration::from_secs_f64(spent.max(0.0));
+        let whole = options.whole_time();
+        let all: f64 = self.state.spent.values().sum();
+        let left = (whole.as_secs_f64() - all).max(0.0) * LabOptions::share(name, later);
+        let time = notebook.spent + Duration::from_secs_f64(left);
+        self.done = (all / whole.as_secs_f64(), time.as_secs_f64() / whole.as_secs_f64());
+        let precision = lab::statistics::Precision { time, ..Default::default() };
+        let limits = EngineLimits { time, rounds: options.rounds, precision };
+        let end = run(experiment, &mut notebook, limits, self)?;
+        let failures = notebook.failures();
+        if let Some(first) = failures.first() {
+            let count = failures.len();
+            let sentence = format!("{}: {count} failed, such as {first}", name.name());
+            self.missing.push(format!("{}.", described::one_line(&sentence)));
+        }
+        Ok(end)
+    }
+
+    /// The results, to the last: what is missing is told. The page is written.
+    ///
+    /// # Errors
+    /// Those of the files.
+    pub(crate) fn end(&mut self, end: Option<&str>) -> Result<(Results, std::path::PathBuf)> {
+        let missing: Vec<&str> =
+            end.into_iter().chain(self.missing.iter().map(String::as_str)).collect();
+        self.results.partial = (!missing.is_empty()).then(|| missing.join(" "));
+        self.write()?;
+        self.progress.end();
+        let page = self.folder.report(&self.results)?;
+        Ok((self.results.clone(), page))
+    }
+
+    /// What was left out or went wrong.
+    pub(crate) fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.results.made.seconds = self.earlier + self.began.elapsed().as_secs();
+        self.results.check().context("results that `tasuki lab` would refuse")?;
+        self.folder.write(&self.results, &self.state)
+    }
+
+    fn calibrate(&mut self) {
+        let all = &mut self.results.machine.calibration;
+        let is_full = all.iter().any(|it| it.samples.len() >= MOST_CALIBRATIONS);
+        if is_full || self.calibrated.is_some_and(|when| when.elapsed() < CALIBRATION) {
+            return;
+        }
+        match calibration::measure() {
+            Ok(figures) => calibration::add(all, &figures),
+            Err(error) if self.calibrated.is_none() => {
+                self.progress.line(&format!("the machine is not calibrated: {error:#}"));
+            }
+            Err(_) => {}
+        }
+        calibration::add(all, &calibration::of_steal(&mut self.steal));
+        self.calibrated = Some(Instant::now());
+    }
+}
+
+impl Surroundings for Session {
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    fn begins(&mut self, what: &str, part: f64) {
+        if self.calibrated.is_none() {
+            self.calibrate();
+        }
+        let (before, own) = self.done;
+        self.progress.show(before + own * part.min(1.0), what);
+    }
+
+    fn fails(&mut self, what: &str) {
+        self.progress.line(&format!("FAILED {what}"));
+    }
+
+    fn keep(&mut self, experiment: &dyn LabExperiment, notebook: &Notebook) -> Result<()> {
+        self.calibrate();
+        let found = notebook.experiment(experiment);
+        let (name, spent) = (found.name.clone(), notebook.spent.as_secs_f64());
+        self.progress.round(&format!("{name}: round {}, {spent:.0} s", notebook.round));
+        if !found.figures.is_empty() {
+            let all = &mut self.results.experiments;
+            match all.iter_mut().find(|it| it.name == name) {
+                Some(earlier) => *earlier = found,
+                None => all.push(found),
+            }
+        }
+        if notebook.is_over && !self.state.over.contains(&name) {
+            self.state.over.push(name.clone());
+        }
+        self.state.spent.insert(name, spent);
+        let unfinished = "It is being measured, or it ended without a word.".to_owned();
+        self.results.partial = Some(unfinished);
+        self.write()
+    }
+}

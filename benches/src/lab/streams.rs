@@ -1,0 +1,241 @@
+//! The second paper's experiment: bytes a second by the size of a write, and connections a second,
+//! of a client on Tasuki beside one on Linux. The hosts are those of `tasuki-bench compare`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use lab::plan::{ExperimentName, LabOptions, LabSetup};
+use lab::{Axis, Direction, Figure, FigureKind, Scale};
+
+use super::derived::{Reference, share_of_base};
+use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues, bytes_axis};
+use crate::args::Congestion;
+use crate::compare::output_of;
+use crate::hosts::{Host, Programs};
+use crate::row::Sample;
+use crate::setup::{Build, Role, Setup};
+
+/// Bytes of a write.
+const SIZES: [u32; 7] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+const QUICK_SIZES: [u32; 3] = [1 << 10, 64 << 10, 1 << 20];
+/// Bytes of a sample.
+const BYTES: u64 = 512 << 20;
+const QUICK_BYTES: u64 = 128 << 20;
+/// Connections of a sample, and bytes of the request on each.
+const COUNT: u32 = 1000;
+const QUICK_COUNT: u32 = 200;
+const REQUEST: u32 = 64;
+/// The second paper's rump kernel at one end, percent of Linux's, means over sizes.
+const PAPER_SEND: f64 = 10.3;
+const PAPER_RECEIVE: f64 = 24.7;
+
+/// One of the figures.
+struct StreamFigure {
+    name: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    /// As `client --test` has it.
+    test: &'static str,
+    direction: Direction,
+    is_judged: bool,
+    value: fn(&Sample) -> Option<f64>,
+}
+
+const THROUGHPUT: &[StreamFigure] = &[
+    StreamFigure {
+        name: "send",
+        title: "Send",
+        unit: "MiB/s",
+        test: "send",
+        direction: Direction::Higher,
+        is_judged: true,
+        value: |sample| Some(sample.rate),
+    },
+    StreamFigure {
+        name: "receive",
+        title: "Receive",
+        unit: "MiB/s",
+        test: "receive",
+        direction: Direction::Higher,
+        is_judged: true,
+        value: |sample| Some(sample.rate),
+    },
+];
+
+const CONNECTIONS: &[StreamFigure] = &[
+    StreamFigure {
+        name: "connects",
+        title: "Connect, request, close",
+        unit: "per second",
+        test: "connect",
+        direction: Direction::Higher,
+        is_judged: true,
+        value: |sample| Some(sample.rate),
+    },
+    StreamFigure {
+        name: "connects-p99",
+        title: "Connect, request, close, 99th percentile",
+        unit: "µs",
+        test: "connect",
+        direction: Direction::Lower,
+        is_judged: false,
+        value: |sample| sample.p99_us,
+    },
+];
+
+/// See the module.
+pub(crate) struct Streams {
+    name: ExperimentName,
+    figures: &'static [StreamFigure],
+    sizes: Vec<u32>,
+    bytes: u64,
+    count: u32,
+    setups: Vec<Setup>,
+    programs: Programs,
+    /// Made when they are needed first, and kept.
+    hosts: Vec<Option<Host>>,
+}
+
+impl Streams {
+    /// Bytes a second.
+    pub(crate) fn throughput(tasuki: &Path, options: &LabOptions) -> Result<Self> {
+        let usual = if options.quick { &QUICK_SIZES[..] } else { &SIZES };
+        let given = options.size.as_ref().map(|places| places.all().to_vec());
+        let sizes = given.unwrap_or_else(|| usual.to_vec());
+        Self::new(ExperimentName::Throughput, THROUGHPUT, sizes, tasuki, options)
+    }
+
+    /// Connections a second.
+    pub(crate) fn connections(tasuki: &Path, options: &LabOptions) -> Result<Self> {
+        Self::new(ExperimentName::Connections, CONNECTIONS, vec![REQUEST], tasuki, options)
+    }
+
+    fn new(
+        name: ExperimentName,
+        figures: &'static [StreamFigure],
+        sizes: Vec<u32>,
+        tasuki: &Path,
+        options: &LabOptions,
+    ) -> Result<Self> {
+        let all = [
+            (LabSetup::Linux, Setup::LinuxOn),
+            (LabSetup::Split, Setup::Split),
+            (LabSetup::Fused, Setup::Fused),
+            (LabSetup::Library, Setup::Library),
+        ];
+        let chosen = all.into_iter().filter(|(setup, _)| options.has(*setup));
+        let setups: Vec<Setup> = chosen.map(|(_, setup)| setup).collect();
+        let programs = Programs {
+            tasuki: tasuki.to_path_buf(),
+            native: std::env::current_exe()?,
+            peers: PathBuf::new(),
+            build: Build::New,
+        };
+        Ok(Self {
+            name,
+            figures,
+            sizes,
+            bytes: if options.quick { QUICK_BYTES } else { BYTES },
+            count: if options.quick { QUICK_COUNT } else { COUNT },
+            hosts: setups.iter().map(|_| None).collect(),
+            setups,
+            programs,
+        })
+    }
+
+    fn host(&mut self, setup: usize) -> Result<&Host> {
+        let slot = self.hosts.get_mut(setup).context("a set-up")?;
+        if slot.is_none() {
+            let congestion = Congestion { congestion: "cubic".to_owned() };
+            let made =
+                Host::new(self.setups[setup], Role::Client, &self.programs, &congestion, true)?;
+            *slot = Some(made);
+        }
+        slot.as_ref().context("a host")
+    }
+}
+
+impl LabExperiment for Streams {
+    fn name(&self) -> ExperimentName {
+        self.name
+    }
+
+    fn figures(&self) -> Vec<FigurePlan> {
+        let sizes: Vec<String> = self.sizes.iter().map(ToString::to_string).collect();
+        let sizes = sizes.join(",");
+        let has_base = self.setups.contains(&Setup::LinuxOn);
+        let plan = |figure: &StreamFigure| FigurePlan {
+            name: figure.name.to_owned(),
+            title: figure.title.to_owned(),
+            axis: match self.name {
+                ExperimentName::Throughput => bytes_axis("bytes of a write"),
+                _ => Axis { scale: Scale::Linear, ..bytes_axis("bytes of a request") },
+            },
+            unit: figure.unit,
+            direction: figure.direction,
+            base: has_base.then_some("Linux"),
+            words: match self.name {
+                ExperimentName::Throughput => format!("throughput --size {sizes}"),
+                name => name.name().to_owned(),
+            },
+            is_judged: figure.is_judged,
+            kind: FigureKind::Lines,
+        };
+        self.figures.iter().map(plan).collect()
+    }
+
+    fn points(&self) -> Vec<String> {
+        self.sizes.iter().map(|size| lab::report::place(f64::from(*size), "B")).collect()
+    }
+
+    fn setups(&self) -> Vec<String> {
+        self.setups.iter().map(|setup| setup.title().to_owned()).collect()
+    }
+
+    fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
+        let size = *self.sizes.get(point).context("a size")?;
+        let (bytes, count, figures) = (self.bytes, self.count, self.figures);
+        let host = self.host(setup)?;
+        let mut tests: Vec<&str> = figures.iter().map(|figure| figure.test).collect();
+        tests.dedup();
+        let mut readings = Vec::new();
+        for test in tests {
+            let words = [
+                format!("--test={test}"),
+                format!("--size={size}"),
+                format!("--bytes={bytes}"),
+                format!("--count={count}"),
+            ];
+            let said = output_of(host, &words, None)?;
+            let sample: Sample = serde_json::from_str(&said)
+                .with_context(|| format!("what the client prints: `{said}`"))?;
+            let of_it = figures.iter().enumerate().filter(|(_, figure)| figure.test == test);
+            readings.extend(of_it.filter_map(|(figure, it)| {
+                let series = host.setup().title().to_owned();
+                Some(MeasuredValue {
+                    figure,
+                    series,
+                    x: f64::from(size),
+                    value: (it.value)(&sample)?,
+                })
+            }));
+        }
+        Ok(MeasuredValues { readings, warm_up: 0 })
+    }
+
+    fn conclude(&self, figures: &mut Vec<Figure>) -> Vec<String> {
+        if self.name != ExperimentName::Throughput {
+            return Vec::new();
+        }
+        for (name, paper) in [("send", PAPER_SEND), ("receive", PAPER_RECEIVE)] {
+            let Some(figure) = figures.iter().find(|figure| figure.name == name) else { continue };
+            let rump = "paper 2: rump kernel at one end, mean of all sizes";
+            let paper = Reference::flat(rump, &figure.places(), paper);
+            let (share, title) =
+                (format!("{name}-share"), format!("{}, share of Linux", figure.title));
+            let more = share_of_base(figure, (&share, &title), Direction::Higher, &[paper]);
+            figures.extend(more);
+        }
+        Vec::new()
+    }
+}

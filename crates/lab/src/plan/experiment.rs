@@ -1,0 +1,130 @@
+//! The experiments: names, titles, and the share of the time that each has.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum ExperimentName {
+    /// Every experiment
+    All,
+    /// Round trips by length, power, gateways and loads, as in the fourth paper
+    Rtt,
+    /// Cost of handing a page area to another process, as in the first paper
+    Handover,
+    /// Bytes a second by the size of a write, as in the second paper
+    Throughput,
+    /// Calls that travel together, as in the third paper
+    Calls,
+    /// Connections a second
+    Connections,
+    /// Reads of a disk plain, by TLS, sealed and by ESP, as in the fifth paper
+    Storage,
+}
+
+/// What an experiment is like.
+struct Properties {
+    name: &'static str,
+    title: &'static str,
+    /// Seconds of 30 minutes.
+    seconds: u64,
+    /// It makes network namespaces.
+    needs_root: bool,
+    tools: &'static [&'static str],
+    axes: &'static [&'static str],
+}
+
+/// What a quick run has of the time.
+const QUICK: u32 = 10;
+
+impl ExperimentName {
+    /// All, in the order in which they are measured.
+    pub const EACH: [Self; 6] = [
+        Self::Rtt,
+        Self::Handover,
+        Self::Throughput,
+        Self::Calls,
+        Self::Connections,
+        Self::Storage,
+    ];
+
+    fn properties(self) -> Properties {
+        let network: &[&str] = &["ip", "ethtool", "sysctl", "taskset"];
+        let of = |name, title, seconds, axes: &'static [&'static str]| Properties {
+            name,
+            title,
+            seconds,
+            needs_root: true,
+            tools: network,
+            axes,
+        };
+        match self {
+            Self::All => of("all", "Every experiment", 0, &[]),
+            Self::Rtt => Properties {
+                tools: &["ip", "tc", "sysctl", "taskset"],
+                ..of(
+                    "rtt",
+                    "Round-trip time between stream sockets",
+                    540,
+                    &["--length", "--power", "--gateways", "--load", "--network-load", "--count"],
+                )
+            },
+            Self::Handover => Properties {
+                needs_root: false,
+                tools: &[],
+                ..of("handover", "Handing an area to another process", 150, &["--size"])
+            },
+            Self::Throughput => {
+                of("throughput", "Bytes a second by the size of a write", 450, &["--size"])
+            }
+            Self::Calls => Properties {
+                needs_root: false,
+                tools: &[],
+                ..of("calls", "Calls that travel together", 150, &["--batch"])
+            },
+            Self::Connections => of("connections", "Connections a second", 120, &[]),
+            Self::Storage => Properties {
+                tools: &["ip"],
+                ..of("storage", "Encryption above TCP and below it", 390, &["--size"])
+            },
+        }
+    }
+
+    /// As the command line and the results have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.properties().name
+    }
+
+    /// What it asks, for people.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        self.properties().title
+    }
+
+    /// The time that it has in a whole run, or in a quick one.
+    #[must_use]
+    pub fn time(self, quick: bool) -> Duration {
+        let whole = Duration::from_secs(self.properties().seconds);
+        if quick { whole / QUICK } else { whole }
+    }
+
+    /// Does it need root, for namespaces?
+    #[must_use]
+    pub fn needs_root(self) -> bool {
+        self.properties().needs_root
+    }
+
+    /// Programs that it runs.
+    #[must_use]
+    pub fn tools(self) -> &'static [&'static str] {
+        self.properties().tools
+    }
+
+    /// Its own options.
+    #[must_use]
+    pub fn axes(self) -> &'static [&'static str] {
+        self.properties().axes
+    }
+}

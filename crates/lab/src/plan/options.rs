@@ -1,0 +1,174 @@
+//! The options of a measurement, and what they choose together.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::experiment::ExperimentName;
+use super::places::{
+    BATCHES, GATEWAYS, HostPlaces, LENGTHS, LOADS, NETWORK_LOADS, POWERS, Places, SIZES,
+};
+
+/// The most rounds of a run: more than any interval needs.
+const MOST_ROUNDS: i64 = 100;
+
+/// Whose sockets are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LabSetup {
+    /// The kernel's
+    Linux,
+    /// Tasuki, one process each for program, inet server and driver
+    Split,
+    /// Tasuki, inet server and driver in one process
+    Fused,
+    /// Tasuki inside the program
+    Library,
+}
+
+/// What is measured, and for how long.
+#[derive(Debug, Clone, Default, Args)]
+pub struct LabOptions {
+    /// What to measure [default: all]
+    #[arg(value_name = "EXPERIMENT", value_enum, hide_default_value = true)]
+    pub experiments: Vec<ExperimentName>,
+    /// A tenth of the time, 3 minutes for all, and fewer places
+    #[arg(long)]
+    pub quick: bool,
+    /// Time for all chosen experiments together, such as 90s, 10m or 1h
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub time: Option<Duration>,
+    /// Measure so many rounds, however long they take and however narrow intervals are
+    #[arg(long, value_name = "N", conflicts_with = "time",
+        value_parser = clap::value_parser!(u32).range(1..=MOST_ROUNDS))]
+    pub rounds: Option<u32>,
+    /// The directory for results and report, which is made [default: tasuki-lab-DATE]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Go on with the run of this directory, where it was interrupted
+    #[arg(long = "continue", value_name = "DIR", conflicts_with_all = [
+        "experiments", "quick", "time", "rounds", "out", "only", "length", "power", "gateways",
+        "load", "network_load", "count", "size", "batch",
+    ])]
+    pub resume: Option<PathBuf>,
+    /// Measure only these set-ups
+    #[arg(long, value_name = "SETUP", value_enum, value_delimiter = ',')]
+    pub only: Vec<LabSetup>,
+    /// rtt: bytes of a request, 4 to 8192; A..B doubles
+    #[arg(long, value_name = "BYTES", value_parser = |word: &str| LENGTHS.parse(word))]
+    pub length: Option<Places>,
+    /// rtt: percent of a processor that a host has, 10 to 100, of [sender=|receiver=]
+    #[arg(long, value_name = "PERCENT",
+        value_parser = |word: &str| HostPlaces::parse(POWERS, word))]
+    pub power: Vec<HostPlaces>,
+    /// rtt: forwarding hosts on the path, 0 to 4
+    #[arg(long, value_name = "N", value_parser = |word: &str| GATEWAYS.parse(word))]
+    pub gateways: Option<Places>,
+    /// rtt: computing processes beside an end, 0 to 8, of [sender=|receiver=]
+    #[arg(long, value_name = "PROCESSES",
+        value_parser = |word: &str| HostPlaces::parse(LOADS, word))]
+    pub load: Vec<HostPlaces>,
+    /// rtt: percent of a limited link (100 Mbit/s) that other datagrams take, 0 to 100
+    #[arg(long, value_name = "PERCENT", value_parser = |word: &str| NETWORK_LOADS.parse(word))]
+    pub network_load: Option<Places>,
+    /// rtt: round trips of a sample [default: 2000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    pub count: Option<u32>,
+    /// handover, throughput, storage: bytes of an area, write or block, 1024 to 4194304
+    #[arg(long, value_name = "BYTES", value_parser = |word: &str| SIZES.parse(word))]
+    pub size: Option<Places>,
+    /// calls: calls that travel together, 1 to 1000; A..B doubles
+    #[arg(long, value_name = "CALLS", value_parser = |word: &str| BATCHES.parse(word))]
+    pub batch: Option<Places>,
+}
+
+impl LabOptions {
+    /// The chosen experiments, in the order in which they are measured.
+    #[must_use]
+    pub fn chosen(&self) -> Vec<ExperimentName> {
+        let named = &self.experiments;
+        let all = named.is_empty() || named.contains(&ExperimentName::All);
+        let is_chosen = |it: &ExperimentName| all || named.contains(it);
+        ExperimentName::EACH.into_iter().filter(is_chosen).collect()
+    }
+
+    /// The time of all chosen experiments together.
+    #[must_use]
+    pub fn whole_time(&self) -> Duration {
+        let times = self.chosen().into_iter().map(|it| it.time(self.quick));
+        self.time.unwrap_or_else(|| times.sum())
+    }
+
+    /// The part of the time that `one` has of what it and `later` experiments have, 0 to 1.
+    #[must_use]
+    pub fn share(one: ExperimentName, later: &[ExperimentName]) -> f64 {
+        let all: f64 = later.iter().map(|it| it.time(false).as_secs_f64()).sum();
+        let own = one.time(false).as_secs_f64();
+        own / (own + all)
+    }
+
+    /// Is this set-up measured?
+    #[must_use]
+    pub fn has(&self, setup: LabSetup) -> bool {
+        self.only.is_empty() || self.only.contains(&setup)
+    }
+
+    /// Checks what single options cannot: each axis belongs to a chosen experiment.
+    ///
+    /// # Errors
+    /// A sentence about the first fault.
+    pub fn check(&self) -> Result<(), String> {
+        let chosen = self.chosen();
+        let given = [
+            ("--length", self.length.is_some()),
+            ("--power", !self.power.is_empty()),
+            ("--gateways", self.gateways.is_some()),
+            ("--load", !self.load.is_empty()),
+            ("--network-load", self.network_load.is_some()),
+            ("--count", self.count.is_some()),
+            ("--size", self.size.is_some()),
+            ("--batch", self.batch.is_some()),
+        ];
+        for (option, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
+            if !chosen.iter().any(|it| it.axes().contains(&option)) {
+                let of = ExperimentName::EACH.into_iter().filter(|it| it.axes().contains(&option));
+                let of: Vec<&str> = of.map(ExperimentName::name).collect();
+                return Err(format!(
+                    "{option} belongs to {}, which is not measured: name it, or leave {option} out",
+                    of.join(", ")
+                ));
+            }
+        }
+        let no_gateway = self.gateways.as_ref().is_some_and(|places| places.first() == 0);
+        if self.network_load.is_some() && no_gateway {
+            return Err(
+                "--network-load limits the link behind a gateway: say --gateways 1 or more"
+                    .to_owned(),
+            );
+        }
+        for (option, all) in [("--power", &self.power), ("--load", &self.load)] {
+            let mut ends: Vec<_> = all.iter().map(|it| it.end).collect();
+            ends.sort_unstable();
+            if ends.windows(2).any(|pair| pair[0] == pair[1]) {
+                return Err(format!("{option} is there twice for one end: put both into one list"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `90s`, `10m`, `1h` or `90`.
+fn time(word: &str) -> Result<Duration, String> {
+    let (number, unit) = match word.strip_suffix(['s', 'm', 'h']) {
+        Some(number) => (number, &word[number.len()..]),
+        None => (word, "s"),
+    };
+    let factor = match unit {
+        "h" => 3600,
+        "m" => 60,
+        _ => 1,
+    };
+    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    let seconds = seconds.filter(|seconds| (1..=24 * 3600).contains(seconds));
+    seconds.map(Duration::from_secs).ok_or_else(|| "say 1s to 24h, such as 90s or 10m".to_owned())
+}

@@ -1,0 +1,79 @@
+use std::time::Duration;
+
+use clap::Parser;
+
+use super::*;
+
+#[derive(Debug, Parser)]
+struct Words {
+    #[command(flatten)]
+    options: LabOptions,
+}
+
+fn parsed(words: &str) -> Result<LabOptions, String> {
+    let all = ["lab"].into_iter().chain(words.split_whitespace());
+    let options = Words::try_parse_from(all).map_err(|error| error.to_string())?.options;
+    options.check().map(|()| options)
+}
+
+#[test]
+fn ranges_go_on_as_their_option_says() {
+    let options = parsed(
+        "rtt calls --length 4..64,1000 --gateways 0..2 --power 80..100 --load receiver=0..3 \
+         --load sender=1 --batch 1..1000",
+    )
+    .unwrap();
+    assert_eq!(options.length.unwrap().all(), [4, 8, 16, 32, 64, 1000]);
+    assert_eq!(options.gateways.unwrap().all(), [0, 1, 2]);
+    let [power] = &options.power[..] else { panic!("{:?}", options.power) };
+    assert_eq!((power.end, power.places.all()), (HostEnd::Both, &[80, 90, 100][..]));
+    let said: Vec<String> = options.load.iter().map(ToString::to_string).collect();
+    assert_eq!(said, ["receiver=0,1,2,3", "sender=1"]);
+    assert_eq!(options.batch.unwrap().all().last(), Some(&1000));
+}
+
+#[test]
+fn wrong_values_are_refused_with_the_rule() {
+    for (words, expected) in [
+        ("rtt --length 3", "bytes from 4 to 8192"),
+        ("rtt --length 8..4", "goes down"),
+        ("rtt --gateways 5", "gateways from 0 to 4"),
+        ("rtt --gateways ,", "gateways from 0 to 4"),
+        ("rtt --load both=3", "`both` is no end"),
+        ("rtt --load 1 --load 2", "twice for one end"),
+        ("rtt --power 5", "percent from 10 to 100"),
+        ("rtt --network-load 50 --gateways 0,1", "behind a gateway"),
+        ("handover --gateways 1", "--gateways belongs to rtt"),
+        ("rtt --size 4096", "belongs to handover, throughput, storage"),
+        ("rtt --time 0s", "such as 90s"),
+        ("rtt --continue there", "cannot be used with"),
+        ("rtz", "rtt"),
+    ] {
+        let said = parsed(words).expect_err(words);
+        assert!(said.contains(expected), "{words}: {said}");
+    }
+}
+
+#[test]
+fn a_whole_run_takes_half_an_hour_and_a_quick_one_three_minutes() {
+    let minutes = |words| parsed(words).unwrap().whole_time().as_secs_f64() / 60.0;
+    assert_eq!((minutes(""), minutes("--quick")), (30.0, 3.0));
+    assert_eq!((minutes("all"), minutes("rtt --time 2m")), (30.0, 2.0));
+    assert!(minutes("rtt handover") < 15.0);
+    assert_eq!(
+        parsed("storage rtt").unwrap().chosen(),
+        [ExperimentName::Rtt, ExperimentName::Storage]
+    );
+}
+
+#[test]
+fn shares_use_up_the_time() {
+    let mut left = Duration::from_secs(1800);
+    let mut later = &ExperimentName::EACH[..];
+    while let [one, rest @ ..] = later {
+        let own = left.mul_f64(LabOptions::share(*one, rest));
+        assert!(own.abs_diff(one.time(false)) < Duration::from_millis(1), "{one:?} {own:?}");
+        (left, later) = (left - own, rest);
+    }
+    assert!(left < Duration::from_millis(1), "{left:?}");
+}

@@ -1,0 +1,340 @@
+//! `tasuki lab` measures: parameters have the effect that they must have, an interrupted run leaves
+//! nothing behind and goes on, and wrong words are refused.
+//!
+//! Runs are small, of a fixed number of rounds. Effects are compared as medians over rounds; no
+//! time is compared with a fixed one.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tasuki_tests::{Finished, Running, eventually, skip, tasuki_binary};
+
+/// A run takes seconds, but the machine may be busy with other tests.
+const LONG: Duration = Duration::from_secs(240);
+
+/// A directory for the runs of a test.
+struct Lab {
+    directory: tempfile::TempDir,
+}
+
+impl Lab {
+    /// `None`, with a line: what measures is not built.
+    fn new() -> Option<Self> {
+        let bench = tasuki_binary().with_file_name("tasuki-bench");
+        if !bench.exists() {
+            let build = "`cargo build --release -p tasuki-benches --bin tasuki-bench` builds it";
+            skip(&format!("{} is not there: {build}", bench.display()));
+            return None;
+        }
+        Some(Self { directory: tempfile::tempdir().expect("a directory") })
+    }
+
+    /// The same, with the rights for namespaces.
+    fn with_rights() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            skip("it makes network namespaces: needs root");
+            return None;
+        }
+        Self::new()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Other tests and builds run at the same time. Their processes shall not hide an effect, so
+    /// root's runs have a higher priority.
+    fn start(&self, words: &str) -> Running {
+        let is_root = rustix::process::geteuid().is_root();
+        let mut command = Command::new(if is_root { "nice" } else { "env" });
+        command.args(is_root.then_some("--adjustment=-15"));
+        command.arg(tasuki_binary()).arg("lab").args(words.split_whitespace());
+        command.current_dir(self.directory.path());
+        Running::start(command)
+    }
+
+    fn run(&self, words: &str) -> Finished {
+        self.start(words).finish_within(LONG)
+    }
+
+    fn results(&self, name: &str) -> Value {
+        let text = fs::read(self.path(name).join("results.json")).expect("results");
+        serde_json::from_slice(&text).expect("JSON")
+    }
+}
+
+/// The set-up of Tasuki in this test run.
+fn mode() -> &'static str {
+    match std::env::var("TASUKI_TEST_MODE").as_deref() {
+        Ok("fused") => "fused",
+        Ok("library") => "library",
+        _ => "split",
+    }
+}
+
+fn figure<'a>(results: &'a Value, experiment: &str, name: &str) -> &'a Value {
+    let of = |list: &'a Value, key: &str| {
+        let all = list.as_array().into_iter().flatten();
+        all.into_iter().find(|it| it["name"] == key)
+    };
+    let experiment = of(&results["experiments"], experiment).expect(experiment);
+    of(&experiment["figures"], name).unwrap_or_else(|| panic!("no figure {name}: {experiment}"))
+}
+
+fn series<'a>(figure: &'a Value, name: &str) -> &'a Value {
+    let all = figure["series"].as_array().expect("series");
+    all.iter().find(|it| it["name"] == name).unwrap_or_else(|| panic!("no {name}: {figure}"))
+}
+
+/// Place and values of each point.
+fn points(series: &Value) -> Vec<(f64, Vec<f64>)> {
+    let points = series["points"].as_array().expect("points");
+    let values = |point: &Value| {
+        let samples = point["samples"].as_array().expect("samples");
+        samples.iter().map(|sample| sample["value"].as_f64().expect("a value")).collect()
+    };
+    points.iter().map(|point| (point["x"].as_f64().expect("x"), values(point))).collect()
+}
+
+/// The median over rounds of the ratio of the last place's value to the first place's.
+fn growth(results: &Value, figure_name: &str, name: &str) -> f64 {
+    let all = points(series(figure(results, "rtt", figure_name), name));
+    let [(_, first), .., (_, last)] = &all[..] else { panic!("{figure_name}: one place") };
+    let mut ratios: Vec<f64> = first.iter().zip(last).map(|(first, last)| last / first).collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios[ratios.len() / 2]
+}
+
+/// A figure, and how it has to grow from its first place to its last.
+type Effect = (&'static str, fn(f64) -> bool);
+
+/// Measures, and looks whether all effects are there. Other tests run at the same time, so there
+/// are three attempts.
+fn eventually_has(lab: &Lab, words: &str, effects: &[Effect]) -> Value {
+    let mut said = Vec::new();
+    for attempt in 0..3 {
+        let out = format!("found-{attempt}");
+        let _ = lab.run(&format!("{words} --only linux,{} --out {out}", mode())).success();
+        let results = lab.results(&out);
+        assert!(results["partial"].is_null(), "{results}");
+        let wrong = effects.iter().flat_map(|(name, holds)| {
+            let growths = ["Linux", mode()].map(|setup| growth(&results, name, setup));
+            growths.into_iter().filter(|it| !holds(*it)).map(move |it| format!("{name}: {it}"))
+        });
+        let wrong: Vec<String> = wrong.collect();
+        if wrong.is_empty() {
+            return results;
+        }
+        said.push(wrong);
+    }
+    panic!("in none of three runs all effects are there: {said:?}");
+}
+
+/// Namespaces and control groups that a run has made.
+fn left_of(pid: u32) -> Vec<String> {
+    let names = |folder: &str| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|it| it.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
+    };
+    let tags = [format!("tl{pid}g"), format!("tb{pid}n"), format!("tasuki-lab-{pid}-")];
+    let all = ["/run/netns", "/sys/fs/cgroup", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
+    let all = all.into_iter().flat_map(names);
+    all.filter(|name| tags.iter().any(|tag| name.starts_with(tag))).collect()
+}
+
+fn assert_nothing_is_left_of(pid: u32) {
+    eventually("namespaces and control groups are removed", || left_of(pid).is_empty());
+}
+
+#[test]
+fn parameters_have_their_effect() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let words = "rtt --gateways 0,2,4 --power 10,100 --load receiver=1,4 --rounds 5 --count 500 \
+                 --length 64";
+    let results = eventually_has(
+        &lab,
+        words,
+        &[
+            ("median-by-gateways", |growth| growth > 1.0),
+            ("mean-by-power", |growth| growth < 1.0),
+            ("mean-by-load-of-receiver", |growth| growth > 0.9),
+        ],
+    );
+    let rtt = &results["experiments"][0];
+    assert!(rtt["findings"][0].as_str().is_some_and(|it| it.contains("for each gateway")), "{rtt}");
+    let relative = figure(&results, "rtt", "mean-by-gateways-relative");
+    assert_eq!(series(relative, "paper 4: 1 KiB")["reference"], true);
+    assert!(series(relative, "Linux")["reference"].is_null());
+    let calibration = results["machine"]["calibration"].as_array().expect("a calibration");
+    let names: Vec<&str> = calibration.iter().filter_map(|it| it["name"].as_str()).collect();
+    for name in
+        ["getpid(2)", "write of a frame to a TAP device", "futex wake on the same processor"]
+    {
+        assert!(names.contains(&name), "{name} is not in {names:?}");
+    }
+}
+
+#[test]
+fn a_network_load_slows_and_a_distribution_is_whole() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let words = "rtt --network-load 0,80 --length 64,4096 --rounds 4 --count 200";
+    let effect: Effect = ("mean-by-network-load", |growth| growth > 1.0);
+    let results = eventually_has(&lab, words, &[effect]);
+    for name in ["Linux", mode()] {
+        let distribution = points(series(figure(&results, "rtt", "distribution"), name));
+        let parts: f64 = distribution.iter().flat_map(|(_, values)| values).sum();
+        assert!((parts / 4.0 - 100.0).abs() < 1.0, "{name}: {parts}");
+    }
+    let csv = lab.path("found-0").join("rtt-mean-by-length.csv");
+    assert_eq!(fs::read_to_string(csv).expect("a CSV file").lines().count(), 1 + 2 * 2 * 4);
+}
+
+#[test]
+fn an_interrupted_run_leaves_nothing_and_goes_on() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let words = format!(
+        "rtt calls --gateways 0,1 --power sender=50,100 --batch 10 --rounds 4 --count 100 \
+         --only linux,{}",
+        mode()
+    );
+    let running = lab.start(&format!("{words} --out found"));
+    let pid = running.pid();
+    let _ = running.line("rtt: round 1");
+    running.signal(Signal::INT);
+    let said = running.finish_within(LONG).code(115);
+    assert!(said.stderr.contains("tasuki lab --continue found"), "{said}");
+    assert_nothing_is_left_of(pid);
+    let results = lab.results("found");
+    let partial = results["partial"].as_str().expect("it is partial");
+    assert!(partial.contains("interrupted"), "{partial}");
+    assert!(lab.path("found/report.html").exists());
+    let earlier = points(series(figure(&results, "rtt", "mean-by-gateways"), "Linux"));
+
+    let said = lab.run("--continue found").success();
+    let results = lab.results("found");
+    assert!(results["partial"].is_null(), "{said}");
+    let mean = figure(&results, "rtt", "mean-by-gateways");
+    for name in ["Linux", mode()] {
+        let rounds: Vec<usize> =
+            points(series(mean, name)).iter().map(|(_, it)| it.len()).collect();
+        assert!(rounds.iter().all(|rounds| (3..=4).contains(rounds)), "{name}: {rounds:?}");
+    }
+    // What was measured before is still there, in front.
+    let now = points(series(mean, "Linux"));
+    for ((place, before), (_, after)) in earlier.iter().zip(&now) {
+        assert!(after.starts_with(before), "{place}: {before:?} {after:?}");
+    }
+    let calls = figure(&results, "calls", "sleeping-other");
+    assert_eq!(points(series(calls, "null, together"))[0].1.len(), 4);
+    // Nothing is left to do.
+    let before = fs::read(lab.path("found/results.json")).expect("results").len();
+    let _ = lab.run("--continue found").success();
+    assert!(fs::read(lab.path("found/results.json")).expect("results").len().abs_diff(before) < 9);
+    // An earlier run is not overwritten.
+    let said = lab.run("calls --out found").code(120);
+    assert!(said.stderr.contains("--continue found"), "{said}");
+}
+
+#[test]
+fn a_killed_run_leaves_nothing() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let running = lab.start("rtt connections --quick --rounds 50 --power 50 --only linux,split");
+    let pid = running.pid();
+    let _ = running.line("rtt: round 1");
+    assert!(!left_of(pid).is_empty(), "a run has namespaces");
+    running.signal(Signal::KILL);
+    assert_nothing_is_left_of(pid);
+}
+
+#[test]
+fn wrong_words_are_refused_in_one_sentence() {
+    let Some(lab) = Lab::new() else { return };
+    let listed = lab.run("list").success();
+    for name in ["rtt", "handover", "throughput", "calls", "connections", "storage", "--gateways"] {
+        assert!(listed.stdout.contains(name), "{listed}");
+    }
+    for (words, code, parts) in [
+        ("rttt", 2, &["rttt", "similar value", "'rtt'", "throughput"][..]),
+        ("rtt --gateways 9", 2, &["gateways from 0 to 4"]),
+        ("calls --gateways 1", 2, &["--gateways belongs to rtt"]),
+        ("rtt --network-load 50 --gateways 0", 2, &["behind a gateway"]),
+        ("rtt --only bsd", 2, &["bsd", "linux", "library"]),
+        ("--continue nowhere", 118, &["nowhere", "begins a new run"]),
+        ("calls --continue nowhere", 2, &["--continue"]),
+    ] {
+        let said = lab.run(words).code(code);
+        assert!(parts.iter().all(|part| said.stderr.contains(part)), "{words}: {said}");
+        assert!(said.stderr.lines().count() == 1 && said.stdout.is_empty(), "{words}: {said}");
+    }
+    fs::create_dir(lab.path("foreign")).expect("a directory");
+    fs::write(lab.path("foreign/run.json"), "{\"words\": [], \"more\": 1}").expect("a file");
+    let said = lab.run("--continue foreign").code(118);
+    assert!(said.stderr.contains("run.json") && said.stderr.contains("more"), "{said}");
+    assert_eq!(fs::read_dir(lab.directory.path()).expect("entries").count(), 1);
+}
+
+#[test]
+fn what_the_machine_lacks_is_told() {
+    let Some(lab) = Lab::new() else { return };
+    let start = |program: &Path, set: &[(&str, &str)], words: &str| {
+        let mut command = Command::new(program);
+        command.arg("lab").args(words.split_whitespace()).current_dir(lab.directory.path());
+        Running::start({
+            command.envs(set.iter().copied());
+            command
+        })
+        .finish_within(LONG)
+    };
+    // No tools: only root gets as far as to need them.
+    if rustix::process::geteuid().is_root() {
+        let said = start(&tasuki_binary(), &[("PATH", "/nowhere")], "rtt").code(127);
+        assert!(said.stderr.contains("rtt needs ip, tc, sysctl, taskset"), "{said}");
+    }
+    // No program that measures.
+    let copy = lab.path("bin/tasuki");
+    fs::create_dir(lab.path("bin")).expect("a directory");
+    fs::copy(tasuki_binary(), &copy).expect("a copy");
+    let said = start(&copy, &[], "calls").code(127);
+    assert!(said.stderr.contains("tasuki-bench") && said.stderr.contains("make build"), "{said}");
+    // A file system without room.
+    let mut command = Command::new("unshare");
+    let script = "mkdir full && mount -t tmpfs -o size=8k none full && exec \"$0\" lab calls \
+                  --rounds 1 --batch 10 --out full/x";
+    command.args(["--mount", "sh", "-c", script]).arg(tasuki_binary());
+    command.current_dir(lab.directory.path());
+    if rustix::process::geteuid().is_root() {
+        let said = Running::start(command).finish_within(LONG).code(1);
+        assert!(said.stderr.contains("full/x") && said.stderr.contains("No space"), "{said}");
+    }
+}
+
+#[test]
+fn a_plain_user_measures_what_needs_no_rights() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let as_user = |words: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
+        command.arg(tasuki_binary()).arg("lab").args(words.split_whitespace());
+        command.current_dir(lab.directory.path());
+        Running::start(command).finish_within(LONG)
+    };
+    let open = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(lab.directory.path(), open).expect("permissions");
+    let said = as_user("rtt");
+    if said.stderr.contains("Permission denied") {
+        skip("the build is in a directory that other users cannot read");
+        return;
+    }
+    let said = said.code(119);
+    assert!(said.stderr.contains("run it as root"), "{said}");
+    let said = as_user("calls rtt --rounds 2 --batch 10 --out found").code(125);
+    assert!(said.stderr.contains("run it as root"), "{said}");
+    let results = lab.results("found");
+    assert_eq!(results["experiments"].as_array().map(Vec::len), Some(1), "{results}");
+    assert!(results["partial"].as_str().is_some_and(|it| it.contains("as root")), "{results}");
+}
