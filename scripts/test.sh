@@ -25,7 +25,6 @@ set -o pipefail
 
 release_build() {
     cargo build --release -p tasuki -p tasuki-preload -p tasuki-c -p tasuki-nbdkit
-    cargo build --release -p tasuki-benches --bin tasuki-bench
 }
 
 stage "tools" scripts/deps.sh

@@ -17,6 +17,13 @@ use tasuki_tests::{Finished, Running, eventually, skip, tasuki_binary};
 /// A run takes seconds, but the machine may be busy with other tests.
 const LONG: Duration = Duration::from_secs(240);
 
+/// The program that measures, which is built beside the tests.
+fn bench() -> PathBuf {
+    let test = std::env::current_exe().expect("the test's path");
+    let folder = test.parent().and_then(Path::parent).expect("a folder above");
+    folder.join("tasuki-bench")
+}
+
 /// A directory for the runs of a test.
 struct Lab {
     directory: tempfile::TempDir,
@@ -25,10 +32,8 @@ struct Lab {
 impl Lab {
     /// `None`, with a line: what measures is not built.
     fn new() -> Option<Self> {
-        let bench = tasuki_binary().with_file_name("tasuki-bench");
-        if !bench.exists() {
-            let build = "`cargo build --release -p tasuki-benches --bin tasuki-bench` builds it";
-            skip(&format!("{} is not there: {build}", bench.display()));
+        if !bench().exists() {
+            skip("tasuki-bench is not built: `cargo build -p tasuki-benches` builds it");
             return None;
         }
         Some(Self { directory: tempfile::tempdir().expect("a directory") })
@@ -54,7 +59,7 @@ impl Lab {
         let mut command = Command::new(if is_root { "nice" } else { "env" });
         command.args(is_root.then_some("--adjustment=-15"));
         command.arg(tasuki_binary()).arg("lab").args(words.split_whitespace());
-        command.current_dir(self.directory.path());
+        command.env("TASUKI_BENCH", bench()).current_dir(self.directory.path());
         Running::start(command)
     }
 
@@ -281,6 +286,8 @@ fn wrong_words_are_refused_in_one_sentence() {
 #[test]
 fn what_the_machine_lacks_is_told() {
     let Some(lab) = Lab::new() else { return };
+    let beside = bench();
+    let bench = ("TASUKI_BENCH", beside.to_str().expect("a name in UTF-8"));
     let start = |program: &Path, set: &[(&str, &str)], words: &str| {
         let mut command = Command::new(program);
         command.arg("lab").args(words.split_whitespace()).current_dir(lab.directory.path());
@@ -292,7 +299,7 @@ fn what_the_machine_lacks_is_told() {
     };
     // No tools: only root gets as far as to need them.
     if rustix::process::geteuid().is_root() {
-        let said = start(&tasuki_binary(), &[("PATH", "/nowhere")], "rtt").code(127);
+        let said = start(&tasuki_binary(), &[("PATH", "/nowhere"), bench], "rtt").code(127);
         assert!(said.stderr.contains("rtt needs ip, tc, sysctl, taskset"), "{said}");
     }
     // No program that measures.
@@ -306,7 +313,7 @@ fn what_the_machine_lacks_is_told() {
     let script = "mkdir full && mount -t tmpfs -o size=8k none full && exec \"$0\" lab calls \
                   --rounds 1 --batch 10 --out full/x";
     command.args(["--mount", "sh", "-c", script]).arg(tasuki_binary());
-    command.current_dir(lab.directory.path());
+    command.envs([bench]).current_dir(lab.directory.path());
     if rustix::process::geteuid().is_root() {
         let said = Running::start(command).finish_within(LONG).code(1);
         assert!(said.stderr.contains("full/x") && said.stderr.contains("No space"), "{said}");
@@ -320,7 +327,7 @@ fn a_plain_user_measures_what_needs_no_rights() {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
         command.arg(tasuki_binary()).arg("lab").args(words.split_whitespace());
-        command.current_dir(lab.directory.path());
+        command.env("TASUKI_BENCH", bench()).current_dir(lab.directory.path());
         Running::start(command).finish_within(LONG)
     };
     let open = fs::Permissions::from_mode(0o777);

@@ -90,7 +90,8 @@ pub(crate) enum Command {
 }
 
 /// Environment variables that matter to Tasuki, and what each does.
-pub(crate) const ENVIRONMENT: [(&str, &str); 9] = [
+pub(crate) const ENVIRONMENT: [(&str, &str); 10] = [
+    ("TASUKI_BENCH", "path of tasuki-bench, instead of the one that is installed"),
     (
         "TASUKI_HOST_LOOPBACK",
         "addresses of the host's loopback; `tasuki run --host-loopback` sets it",

@@ -23,7 +23,7 @@ pub(super) fn become_bench(options: &LabOptions) -> Result<u8, Failure> {
     })?;
     let me = std::env::current_exe()
         .map_err(|error| Failure::system("find the path of this program", error))?;
-    let bench = find_bench(&me)?;
+    let bench = find_bench(&me, std::env::var_os("TASUKI_BENCH").map(PathBuf::from))?;
     let mut command = Command::new(&bench);
     // The command that is measured is this one.
     command.arg("lab").arg(format!("--tasuki={}", me.display()));
@@ -32,16 +32,19 @@ pub(super) fn become_bench(options: &LabOptions) -> Result<u8, Failure> {
     Err(Failure::new(Code::NotExecutable, sentence))
 }
 
-/// Beside the command, or where `make install` puts it.
-fn find_bench(me: &Path) -> Result<PathBuf, Failure> {
+/// The given one, else beside the command, or where `make install` puts it.
+fn find_bench(me: &Path, given: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    if let Some(given) = given {
+        return Ok(given);
+    }
     let directory = me.parent().unwrap_or(Path::new("/"));
     let beside = directory.join(BENCH);
     let installed = directory.parent().map(|up| up.join("lib/tasuki").join(BENCH));
     let all = [Some(beside.clone()), installed.clone()];
     all.into_iter().flatten().find(|path| path.is_file()).ok_or_else(|| {
         let sentence = format!(
-            "the program that measures, {BENCH}, is neither {} nor {}: `make build` builds it, and \
-             `make install` installs it",
+            "the program that measures, {BENCH}, is neither {} nor {}: `make build` builds it, \
+             `make install` installs it, and TASUKI_BENCH can say where it is",
             beside.display(),
             installed.unwrap_or_default().display()
         );
@@ -60,12 +63,13 @@ mod tests {
         std::fs::create_dir_all(place("bin")).unwrap();
         std::fs::create_dir_all(place("lib/tasuki")).unwrap();
         let me = place("bin/tasuki");
-        let missing = find_bench(&me).unwrap_err();
+        let missing = find_bench(&me, None).unwrap_err();
         assert_eq!(missing.code, Code::NotFound);
         assert!(missing.sentence.contains("make build"), "{missing}");
         for path in ["lib/tasuki/tasuki-bench", "bin/tasuki-bench"] {
             std::fs::write(place(path), "").unwrap();
-            assert_eq!(find_bench(&me).unwrap(), place(path));
+            assert_eq!(find_bench(&me, None).unwrap(), place(path));
         }
+        assert_eq!(find_bench(&me, Some(place("x"))).unwrap(), place("x"));
     }
 }
