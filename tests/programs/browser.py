@@ -124,7 +124,7 @@ def pictures(browser, directory, name):
     sizes = {}
     for view in VIEWS:
         browser.evaluate(f"location.hash = '{view}'")
-        time.sleep(0.8)
+        time.sleep(0.4)
         sizes[view] = browser.screenshot(os.path.join(directory, f"{name}-{view}.png"))
     return sizes
 

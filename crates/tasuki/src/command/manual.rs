@@ -125,7 +125,9 @@ mod tests {
             assert!(page.contains("EXAMPLES") && page.contains("EXIT STATUS"), "{page}");
         }
         let page = read("man/man1/nbdkit-tasuki-plugin.1");
-        for said in ["accept\\-new=true", "TASUKI_KEYS", ".SS \"Sealed and TLS\"", "EXAMPLES"] {
+        for said in
+            ["accept\\-new=\\fR\\fItrue", "TASUKI_KEYS", ".SS \"Sealed and TLS\"", "EXAMPLES"]
+        {
             assert!(page.contains(said), "{said}: {page}");
         }
         for (_, path) in SCRIPTS {
