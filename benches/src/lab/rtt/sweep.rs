@@ -271,7 +271,12 @@ mod tests {
             "rtt --network-load 0,50",
         ] {
             let [sweep] = &of(words)[..] else { panic!("{words}") };
-            assert_eq!(of(&sweep.words()), [sweep.clone()], "{words}: {}", sweep.words());
+            assert_eq!(
+                &of(&sweep.words())[..],
+                std::slice::from_ref(sweep),
+                "{words}: {}",
+                sweep.words()
+            );
         }
     }
 
