@@ -194,10 +194,12 @@ impl Engine<'_> {
 
     /// How much of the experiment is done, 0 to 1.
     fn part(&self, round: u32, done: f64) -> f64 {
-        match self.limits.rounds {
+        let part = match self.limits.rounds {
             Some(rounds) => (f64::from(round) + done) / f64::from(rounds),
             None => self.notebook.spent.as_secs_f64() / self.limits.time.as_secs_f64().max(0.001),
-        }
+        };
+        // The first round may take longer than the time.
+        part.min(1.0)
     }
 }
 

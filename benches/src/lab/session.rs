@@ -205,7 +205,7 @@ impl Surroundings for Session {
             self.calibrate();
         }
         let (before, own) = self.done;
-        self.progress.show(before + own * part.min(1.0), what);
+        self.progress.show(before + own * part, what);
     }
 
     fn fails(&mut self, what: &str) {

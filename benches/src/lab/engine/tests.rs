@@ -90,7 +90,7 @@ impl Surroundings for Around {
     }
 
     fn begins(&mut self, _: &str, part: f64) {
-        assert!((0.0..=2.0).contains(&part), "{part}");
+        assert!((0.0..=1.0).contains(&part), "{part}");
     }
 
     fn fails(&mut self, what: &str) {
