@@ -125,7 +125,8 @@ fn a_static_program_asks_them() {
     let built = Command::new(go)
         .args(["build", "-o", &binary, &program("look_up.go")])
         .envs([("CGO_ENABLED", "0"), ("GO111MODULE", "off"), ("GOFLAGS", "")])
-        .env("GOCACHE", world.file("cache"))
+        // With its library, once for all tests of a checkout.
+        .env("GOCACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/go-cache"))
         .env("HOME", world.file("home"))
         .status();
     assert!(built.unwrap().success(), "look_up.go is built");
