@@ -88,7 +88,7 @@ impl<D: Device> FaultDevice<D> {
 
     /// Sets the timer for a sleep. `false`: a frame is due that was not when the driver looked.
     ///
-    /// A due frame that cannot go on is reported once. It waits for room, and room wakes the driver.
+    /// A due frame that cannot go on is reported once: it waits for room, which wakes the driver.
     fn set_alarm(&mut self, timer: &DeviceTimer) -> io::Result<bool> {
         let now = Instant::now();
         let oldest = [self.rx.ready.next_due(), self.tx.ready.next_due()];

@@ -521,11 +521,7 @@ impl Reactor {
     /// # Errors
     /// ENETDOWN if not; all tasks have been woken to see it.
     pub fn look(&self) -> Result<(), Errno> {
-        let seen = self.server().look();
-        if seen.is_err() {
-            self.fail_all();
-        }
-        seen
+        self.server().look().inspect_err(|_| self.fail_all())
     }
 }
 

@@ -9,6 +9,7 @@ use crate::exit;
 
 const OPTIONS: &str = concat!(
     include_str!("../../../../docs/reference/options.md"),
+    include_str!("../../../../docs/reference/options-lab.md"),
     include_str!("../../../../docs/reference/options-storage.md")
 );
 const EXIT_CODES: &str = include_str!("../../../../docs/reference/exit-codes.md");

@@ -126,7 +126,8 @@ pub(super) struct Watcher {
     wake: Arc<OwnedFd>,
     events: Events,
     number: u64,
-    newest: Instant,
+    /// When the newest snapshot was taken. None, or one of an instance that has ended since: `None`.
+    newest: Option<Instant>,
 }
 
 impl Watcher {
@@ -156,7 +157,7 @@ impl Watcher {
             wake,
             events: Events::default(),
             number: 0,
-            newest: now,
+            newest: None,
         };
         Ok((watcher, watched))
     }
@@ -204,6 +205,7 @@ impl Watcher {
     fn lost(&mut self) {
         self.operator = Operator::connect(&self.name).ok();
         self.looked = Instant::now();
+        self.newest = None;
         if self.operator.is_none() && self.events.ended(now_ms()) {
             exit::say(format_args!("instance {} has ended; waiting for it", self.name));
             self.due = Instant::now();
@@ -213,7 +215,7 @@ impl Watcher {
     fn answer(&mut self, question: Question) -> Answer {
         match question {
             Question::Snapshot => {
-                if self.number == 0 || self.newest.elapsed() > FRESH {
+                if self.newest.is_none_or(|taken| taken.elapsed() > FRESH) {
                     self.take_snapshot();
                 }
                 Ok(self.publish.borrow().json())
@@ -299,7 +301,7 @@ impl Watcher {
             Ok(encoded) => drop(self.publish.send_replace(encoded)),
             Err(failure) => tracing::warn!(%failure, "no snapshot"),
         }
-        self.newest = Instant::now();
+        self.newest = Some(Instant::now());
         self.due = begun + pause;
     }
 }
