@@ -126,7 +126,7 @@ pub(super) struct Watcher {
     wake: Arc<OwnedFd>,
     events: Events,
     number: u64,
-    /// When the newest snapshot was taken. None, or one of an instance that has ended since: `None`.
+    /// When the newest snapshot was taken; `None`: none since the instance ended.
     newest: Option<Instant>,
 }
 
