@@ -44,16 +44,15 @@ programs() {
     done
 }
 
-# run VARIABLE NAME EXECUTABLE [OPTIONS]: runs one of them, then prints its output.
+# run VARIABLE NAME EXECUTABLE [OPTIONS]: runs one of them, then prints its output, below its time: on the clock, and of
+# the processors for what it has waited for.
 run() {
-    local variable=$1 title="$2, $1" said begin=$SECONDS code=0
+    local variable=$1 title="$2, $1" said code=0
+    local TIMEFORMAT="  -> $title: %0R s, %0U s user, %0S s system"
     said=$(mktemp)
-    (cd tests && env "$variable" "${@:3}" --test-threads=2) >"$said" 2>&1 || code=$?
-    {
-        echo "  -> $title: $((SECONDS - begin)) s"
-        sed "s/^SKIP: /&$title: /" "$said"
-    } | flock "$built" cat
-    rm -f "$said"
+    { time { (cd tests && env "$variable" "${@:3}" --test-threads=2) >"$said" 2>&1 || code=$?; }; } 2>"$said.time"
+    sed "s/^SKIP: /&$title: /" "$said" | cat "$said.time" - | flock "$built" cat
+    rm -f "$said" "$said.time"
     return "$code"
 }
 export -f run

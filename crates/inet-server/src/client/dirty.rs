@@ -58,6 +58,7 @@ impl DirtySet {
     }
 
     /// Takes the next place.
+    #[inline]
     pub(crate) fn take(&mut self) -> Option<u16> {
         if self.top == 0 {
             return None;

@@ -71,6 +71,7 @@ impl RxBytes for ReceivedFrame {
 
 /// Copies `len` bytes of a piece of payload, from the piece's byte `at` on, into an area of a
 /// program's. Returns whether there were as many.
+#[inline]
 pub(crate) fn copy_piece(
     piece: &FramePiece,
     at: usize,

@@ -26,6 +26,7 @@ impl EventQueue {
     }
 
     /// The next event, with its socket.
+    #[inline]
     pub(crate) fn next<T, R>(
         &mut self,
         sockets: &mut Table<Socket<T, R>>,

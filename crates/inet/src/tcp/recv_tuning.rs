@@ -137,6 +137,7 @@ impl BufferTuner {
 
     /// A segment with `len` bytes of payload has arrived: it may give a round-trip time, and
     /// the window may grow.
+    #[inline]
     pub(super) fn on_arrival<R>(
         &mut self,
         now: Instant,
