@@ -29,10 +29,17 @@ long="lab_runs storage socket_table languages devices native storage_mount stora
 
 built=$(mktemp)
 trap 'rm -f "$built"' EXIT
-# One of the tests runs it.
-cargo build -q -p tasuki-benches --bin tasuki-bench
-cargo test -p tasuki-tests --no-run 2>&1 | tee "$built" >&2
-sed -i -n 's|^ *Executable tests/\([a-z0-9_]*\)\(/main\)\{0,1\}\.rs (\(.*\))$|\1 \3|p' "$built"
+# The whole workspace, since cargo builds dependencies again for each selection of packages that wants other features of
+# them. One of the tests runs tasuki-bench.
+cargo build -q --workspace --lib --tests --bin tasuki-bench
+cargo test -q --workspace --no-run --message-format=json | python3 -c '
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    target = message.get("target", {})
+    if target.get("kind") == ["test"] and "/tests#" in message["package_id"]:
+        print(target["name"], message["executable"])
+' >"$built"
 
 # programs VARIABLE NAMES [OPTIONS]: a line for each of them: variable, name, executable, options.
 programs() {
