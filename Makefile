@@ -19,11 +19,12 @@ deps: ## Check for the tools that all tasks need; as root, install what is missi
 
 build: ## Build the release binary, the shim and what measures: target/release/tasuki
 	@scripts/deps.sh build
-	$(CARGO) build --release -p tasuki -p tasuki-preload -p tasuki-c -p tasuki-nbdkit
-	$(CARGO) build --release -p tasuki-benches --bin tasuki-bench
+	$(CARGO) build --release -p tasuki -p tasuki-preload -p tasuki-c -p tasuki-nbdkit \
+		-p tasuki-benches --lib --bin tasuki --bin tasuki-bench
 
-demo: build ## Download 256 MiB with an unmodified curl over Tasuki, then over the kernel (root)
+demo: ## Download 256 MiB with an unmodified curl over Tasuki, then over the kernel (root)
 	@scripts/deps.sh demo
+	$(CARGO) build --release -p tasuki -p tasuki-preload
 	scripts/demo.sh
 
 demo-storage: build ## Make and check ext4 on a disk between two instances, over each transport (root)

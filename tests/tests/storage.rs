@@ -116,6 +116,7 @@ fn libiscsis_tests_pass_on_a_file() {
 }
 
 #[test]
+#[ignore = "takes more than a minute; `make test` has the file"]
 fn libiscsis_tests_pass_on_removable_memory() {
     suite("memory:64M,removable");
 }

@@ -2,7 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use tasuki_tests::{Finished, HOST, Mode, Running, STACK, World, installed, skip};
+use tasuki_tests::{
+    Finished, HOST, Mode, Running, STACK, World, installed, sha256, skip, write_noise,
+};
 
 const IQN: &str = "iqn.2026-11.tasuki:disks";
 const ALICE: &str = "alice's secret is long";
@@ -539,5 +541,30 @@ fn wrong_files_are_refused() {
     let words = ["target", "up", "disks", "-f", "disks.toml", "--port", "3260", "--lun", "null:1M"];
     let _ = tasuki(&world, &words).success();
     assert_eq!(units(&world, &["--user", "alice", "--secret-file", "alice.secret"]), 1);
+    end(&world);
+}
+
+/// A target may ask for a logout at any time, or for a negotiation, which a logout answers as well
+/// (RFC 7143 11.9.1). The copy goes on in the next session.
+#[test]
+fn an_initiator_that_is_asked_to_leave_logs_out_and_comes_back() {
+    const PORT: u16 = 3270;
+    let Some(world) = world(&[]) else { return };
+    let _ = up(&world, "", "").success();
+    for event in [1, 4] {
+        let (port, code) = (PORT.to_string(), event.to_string());
+        let words = world.script("asks_to_leave.py", &[&port, STACK, "3260", &code]);
+        let between = world.spawn(&words);
+        let _ = between.line("ready");
+        write_noise(&world.path("noise"), 8 << 20, event);
+        let through = format!("iscsi://{HOST}:{PORT}/{IQN}/1");
+        let _ = tasuki(&world, &["disk", "copy", &world.file("noise"), &through]).success();
+        let _ = tasuki(&world, &["disk", "copy", &unit("", 1), &world.file("back")]).success();
+        assert_eq!(sha256(&world.path("noise")), sha256(&world.path("back")), "event {event}");
+        between.signal(rustix::process::Signal::TERM);
+        let said = between.finish();
+        let logouts = said.stdout.lines().filter(|line| *line == "logout 0").count();
+        assert_eq!(logouts, 2, "one that was asked for, and one at the end: {said}");
+    }
     end(&world);
 }

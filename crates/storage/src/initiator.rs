@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use iscsi::initiator::{DiscoveredTarget, Ending};
+use iscsi::pdu::AsyncEvent::{self, LogoutRequested, NegotiationRequested};
 use iscsi::pdu::{Isid, LogoutReason, ServiceResponse};
 use iscsi::settings::ChapPolicy;
 use iscsi::{
@@ -106,6 +107,8 @@ struct Shared {
     over: Cell<bool>,
     /// The connection ends now, whatever it still has to send.
     closed: Notify,
+    /// The connection is over.
+    ended: Notify,
     open: RefCell<HashMap<CommandId, OpenRequest>>,
     login: RefCell<Option<oneshot::Sender<Result<(), InitiatorError>>>>,
     /// Codes of unit attentions that nobody has asked for yet.
@@ -168,6 +171,7 @@ impl Initiator {
             signals: StreamSignals::default(),
             over: Cell::new(false),
             closed: Notify::new(),
+            ended: Notify::new(),
             open: RefCell::default(),
             login: RefCell::new(Some(login)),
             attentions: RefCell::default(),
@@ -361,7 +365,11 @@ impl Initiator {
             };
             let request = self.0.connection.borrow_mut().submit(command);
             let request = match request {
-                Err(UsageError::WrongPhase) => return Err(InitiatorError::Lost(ENDED.to_owned())),
+                Err(UsageError::WrongPhase) => {
+                    // A logout may be on its way: the next session begins after this one.
+                    self.0.ended().await;
+                    return Err(InitiatorError::Lost(ENDED.to_owned()));
+                }
                 other => other?,
             };
             match self.0.answer(request, expected_in).await {
@@ -518,6 +526,10 @@ impl Shared {
                 InitiatorEvent::Rejected { command: Some(command), .. } => {
                     self.finish(command, |_| Answer::Failed);
                 }
+                InitiatorEvent::Async {
+                    event: event @ (LogoutRequested { .. } | NegotiationRequested { .. }),
+                    ..
+                } => self.leave(event),
                 InitiatorEvent::Closed(Ending::LoginRefused(status)) => {
                     self.logged_in(Err(InitiatorError::Refused(status)));
                     self.end("the login was refused");
@@ -529,6 +541,24 @@ impl Shared {
                 InitiatorEvent::Closed(ending) => self.end(&format!("{ending:?}")),
                 _ => {}
             }
+        }
+    }
+
+    /// The target wants a logout, or other parameters, which the next session may have (RFC 7143
+    /// 11.9.1). A logout honours either.
+    fn leave(&self, event: AsyncEvent) {
+        tracing::info!(?event, "the target asks for a logout");
+        // A logout that is on its way will do.
+        let now = self.started.elapsed();
+        let _ = self.connection.borrow_mut().logout(now, LogoutReason::CloseSession);
+        self.signals.output.notify_one();
+    }
+
+    /// Waits until the connection is over.
+    async fn ended(&self) {
+        let ended = self.ended.notified();
+        if !self.over.get() {
+            ended.await;
         }
     }
 
@@ -546,6 +576,7 @@ impl Shared {
 
     fn end(&self, why: &str) {
         self.over.set(true);
+        self.ended.notify_waiters();
         self.logged_in(Err(InitiatorError::Lost(why.to_owned())));
         for (_, open) in self.open.take() {
             let _ = open.answer.send(Answer::Lost(why.to_owned()));
