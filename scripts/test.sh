@@ -26,8 +26,10 @@ stage() {
 }
 set -o pipefail
 
-release_build() {
-    cargo build --release -p tasuki -p tasuki-preload -p tasuki-c -p tasuki-nbdkit
+# Without optimising across crates, which takes longer than the tests of a result that it does not change.
+# `make test-programs` has the release build as it is installed.
+tested_build() {
+    cargo build --profile tested -p tasuki -p tasuki-preload -p tasuki-c -p tasuki-nbdkit
 }
 
 stage "tools" scripts/deps.sh
@@ -35,7 +37,7 @@ stage "tools" scripts/deps.sh
 [ -d "${CARGO_TARGET_DIR:-target}/debug/incremental" ] || export CARGO_INCREMENTAL=0
 # Unit tests wait, and optimising ends on one processor: both at once take less time. The stage below waits for
 # cargo's lock, or builds what is missing, and tells what failed.
-release_build >/dev/null 2>&1 &
+tested_build >/dev/null 2>&1 &
 builder=$!
 stage "format" cargo fmt --all --check
 stage "lints" cargo clippy --workspace --all-targets -- -D warnings
@@ -45,9 +47,10 @@ stage "build" cargo build --workspace --lib --tests --bin tasuki-bench
 stage "units" cargo test --workspace --exclude tasuki-tests --no-fail-fast
 stage "models" scripts/loom.sh
 stage "fuzzing" scripts/fuzz.sh
-stage "release build" release_build
+stage "optimised build" tested_build
 builder=
-stage "real processes" scripts/real-processes.sh
+TASUKI_BIN=${TASUKI_BIN:-${CARGO_TARGET_DIR:-target}/tested/tasuki} \
+    stage "real processes" scripts/real-processes.sh
 
 # The sums of all "test result:" lines; a test that printed SKIP has not passed.
 skips=$(grep -c '^SKIP: ' "$log")
