@@ -72,6 +72,7 @@ impl LabExperiment for PackagedCalls {
             words: format!("calls --batch {}", batches.join(",")),
             is_judged: true,
             kind: FigureKind::Lines,
+            second: None,
         };
         PLACES.iter().map(plan).collect()
     }
@@ -105,6 +106,7 @@ impl LabExperiment for PackagedCalls {
                 figure,
                 series: format!("{title}, {way}"),
                 x,
+                y: 0.0,
                 value,
             }));
         }
@@ -116,6 +118,7 @@ impl LabExperiment for PackagedCalls {
                 figure,
                 series: (*series).to_owned(),
                 x,
+                y: 0.0,
                 value: *value,
             }));
         }

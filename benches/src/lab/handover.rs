@@ -51,6 +51,7 @@ impl LabExperiment for Handovers {
             words: format!("handover --size {}", sizes.join(",")),
             is_judged: true,
             kind: FigureKind::Lines,
+            second: None,
         }]
     }
 
@@ -80,7 +81,8 @@ impl LabExperiment for Handovers {
         ];
         let x = f64::from(size);
         let reading = |(series, value): (&str, Option<f64>)| {
-            Some(MeasuredValue { figure: 0, series: series.to_owned(), x, value: value? })
+            let series = series.to_owned();
+            Some(MeasuredValue { figure: 0, series, x, y: 0.0, value: value? })
         };
         // Each way begins with a round that does not count.
         Ok(MeasuredValues {

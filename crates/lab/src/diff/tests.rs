@@ -54,7 +54,7 @@ fn run(seed: u64, rounds: u32, noise: f64, base: bool, planted: Option<Planted>)
             Sample { round, value }
         };
         let samples = (0..rounds).map(&mut sample).collect();
-        Point { x, samples, warm_up: 1, discarded: 0, marks: Vec::new() }
+        Point { x, y: 0.0, samples, warm_up: 1, discarded: 0, marks: Vec::new() }
     };
     let figures = FIGURES.map(|(name, direction)| Figure {
         name: name.to_owned(),
@@ -64,6 +64,7 @@ fn run(seed: u64, rounds: u32, noise: f64, base: bool, planted: Option<Planted>)
         direction,
         command: "none".to_owned(),
         kind: FigureKind::Lines,
+        second: None,
         base: base.then(|| SERIES[0].to_owned()),
         series: SERIES
             .map(|series| Series {

@@ -124,7 +124,7 @@ fn list(changes: &[&Change]) -> String {
         vec![
             change.figure.clone(),
             change.series.clone(),
-            change.x.map_or("all".to_owned(), |x| x.to_string()),
+            place(change),
             short(change.before),
             short(change.after),
             unit,
@@ -133,6 +133,15 @@ fn list(changes: &[&Change]) -> String {
         ]
     }));
     table(&rows, &[false, false, true, true, true, false, true])
+}
+
+/// `x`, `x × y` in a figure with a second axis, or `all`.
+fn place(change: &Change) -> String {
+    match (change.x, change.y) {
+        (None, _) => "all".to_owned(),
+        (Some(x), None) => x.to_string(),
+        (Some(x), Some(y)) => format!("{x} × {y}"),
+    }
 }
 
 /// What could not be compared, as lines.
