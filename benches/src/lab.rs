@@ -16,6 +16,7 @@ mod derived;
 mod engine;
 mod experiment;
 mod folder;
+mod frames;
 mod handover;
 mod notebook;
 mod part;
