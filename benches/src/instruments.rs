@@ -179,9 +179,10 @@ impl Instance {
         let mut client = self.client(&words)?;
         client.args(receives.then_some("--receive"));
         let mut client = client.spawn()?;
-        // Begin and end of the program are not watched.
-        std::thread::sleep(Duration::from_millis(500));
-        let seconds = f64::from(count) * f64::from(PAUSE) / 2000.0;
+        // Begin and end of the program are not watched: a quarter of its time each.
+        let pauses = Duration::from_millis(PAUSE.into()) * count;
+        std::thread::sleep(pauses / 4);
+        let seconds = pauses.as_secs_f64() / 2.0;
         let report = self.asked(&["stages", "-s", &seconds.to_string()]);
         ended(&mut client)?;
         report

@@ -230,7 +230,7 @@ fn relays_cost_time_and_calls_together_save_it() {
     let relays = ("handover", "relays");
     let results = eventually_grows(
         &lab,
-        "handover calls --relays 0,4 --batch 1,100 --rounds 3 --quick",
+        "handover calls --relays 0,4 --batch 1,100 --rounds 2 --quick",
         &[
             (relays, "one by one, without data, answer relayed", |growth| growth > 1.0),
             (relays, "16 at a time, with data, answered directly", |growth| growth > 1.0),

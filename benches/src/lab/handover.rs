@@ -24,6 +24,7 @@ const QUICK_ROUNDS: u32 = 5;
 const COPY: &str = "send by a copy";
 const PIPE: &str = "pipe";
 const RELAYED: &str = "one by one, without data, answer relayed";
+const DIRECT: &str = "one by one, without data, answered directly";
 
 /// See the module.
 pub(crate) struct Handovers {
@@ -162,6 +163,7 @@ impl LabExperiment for Handovers {
             ("paper 1: AnT, request to the inet server", [5130.0, 5140.0, 5130.0, 5150.0]),
             ("paper 1: FreeBSD, mbuf and copy", [940.0, 990.0, 1030.0, 1100.0]),
         ];
+        let found = figures.iter().find(|figure| figure.name == "relays").and_then(by_relays);
         for figure in figures.iter_mut().filter(|figure| figure.name == "area") {
             figure.series.extend(papers.iter().map(|(name, values)| {
                 let sizes = [256.0, 512.0, 768.0, 1024.0];
@@ -169,6 +171,20 @@ impl LabExperiment for Handovers {
                 Reference { name: (*name).to_owned(), points }.series()
             }));
         }
-        Vec::new()
+        found.into_iter().collect()
     }
+}
+
+/// What it costs that an answer goes back through all relays, in a sentence.
+fn by_relays(figure: &Figure) -> Option<String> {
+    let relays = figure.places().pop()?;
+    let series = |name: &str| figure.series.iter().find(|series| series.name == name);
+    let direct = series(DIRECT)?.at(relays, 0.0)?;
+    let ratios = series(RELAYED)?.at(relays, 0.0)?.ratios_to(direct);
+    let ratio = lab::statistics::median_interval(&ratios.into_values().collect::<Vec<_>>())?;
+    Some(format!(
+        "Through {relays} relays, an answer that goes back through them takes {:.2} times as long \
+         as a direct one ({:.2} to {:.2}).",
+        ratio.middle, ratio.low, ratio.high
+    ))
 }

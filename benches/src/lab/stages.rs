@@ -13,18 +13,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use lab::plan::{ExperimentName, LabOptions, LabSetup};
-use lab::{Direction, Figure, FigureKind, SecondAxis};
+use lab::{Direction, Figure, FigureKind, SecondAxis, Series};
 use serde_json::Value;
 
 use self::linux::LinuxSends;
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues, bytes_axis};
 use crate::instruments::{Instance, Making};
 
-const SIZES: [u32; 6] = [256, 1024, 4 << 10, 64 << 10, 1 << 20, 4 << 20];
+const SIZES: [u32; 5] = [256, 1024, 16 << 10, 256 << 10, 4 << 20];
 const QUICK_SIZES: [u32; 2] = [256, 64 << 10];
-/// Sends of a sample; half of them are watched.
-const COUNT: u32 = 600;
-const QUICK_COUNT: u32 = 400;
+/// Sends of a sample, of which half are watched; fewer if they have more than so many bytes.
+const COUNT: u32 = 400;
+const QUICK_COUNT: u32 = 250;
+const MOST_BYTES: u32 = 512 << 20;
 
 /// The parts of a send: first those of `tasuki stages` by their names there, then those that only
 /// the others have.
@@ -183,7 +184,8 @@ impl LabExperiment for SendStages {
 
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
         let size = *self.sizes.get(point).context("a size")?;
-        let (count, kind) = (self.count, *self.setups.get(setup).context("a set-up")?);
+        let kind = *self.setups.get(setup).context("a set-up")?;
+        let count = self.count.min(MOST_BYTES / size);
         let mut found = Vec::new();
         match kind {
             StageSetup::Linux => {
@@ -215,8 +217,22 @@ impl LabExperiment for SendStages {
             return Vec::new();
         };
         send.series.extend(paper::series());
-        Vec::new()
+        together(send).into_iter().collect()
     }
+}
+
+/// All stages of a send of the least size together, in a sentence.
+fn together(send: &Figure) -> Option<String> {
+    let least = *send.places().first()?;
+    let total = |series: &Series| {
+        let parts = series.points.iter().filter(|point| point.x == least);
+        let medians = parts.filter_map(|point| Some(point.interval()?.middle));
+        let total: f64 = medians.sum();
+        (total > 0.0).then(|| format!("{} {total:.1} µs", series.name))
+    };
+    let totals: Vec<String> = send.series.iter().filter_map(total).collect();
+    let size = lab::report::place(least, "B");
+    Some(format!("All stages of a send of {size} together: {}.", totals.join(", ")))
 }
 
 #[cfg(test)]
@@ -224,6 +240,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_sentence_has_the_sums_of_the_least_size() {
+        let mut send =
+            SendStages::new(Path::new("tasuki"), &LabOptions::default()).figures()[0].figure();
+        send.series.extend(paper::series());
+        let said = together(&send).expect("a sentence");
+        assert_eq!(
+            said,
+            "All stages of a send of 256 B together: paper 1: AnT 23.6 µs, paper 1: FreeBSD 4.3 \
+             5.8 µs."
+        );
+    }
 
     #[test]
     fn parts_are_found_by_their_names() {

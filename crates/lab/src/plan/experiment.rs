@@ -69,11 +69,11 @@ impl ExperimentName {
                 ..of(
                     "rtt",
                     "Round-trip time between stream sockets",
-                    450,
+                    420,
                     &["--length", "--power", "--gateways", "--load", "--network-load", "--count"],
                 )
             },
-            Self::Stages => of("stages", "Where the time of a send goes", 120, &["--size"]),
+            Self::Stages => of("stages", "Where the time of a send goes", 180, &["--size"]),
             Self::Handover => Properties {
                 needs_root: false,
                 tools: &[],
@@ -82,7 +82,7 @@ impl ExperimentName {
             Self::Throughput => of(
                 "throughput",
                 "Bytes a second by the size of a write",
-                450,
+                420,
                 &["--size", "--unit", "--areas"],
             ),
             Self::Calls => Properties {

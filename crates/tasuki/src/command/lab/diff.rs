@@ -182,6 +182,7 @@ mod tests {
             figure: "send".to_owned(),
             series: "split".to_owned(),
             x: Some(64.0),
+            y: None,
             unit: "x".to_owned(),
             base: Some("Linux".to_owned()),
             before: 1.5,
@@ -223,6 +224,14 @@ mod tests {
             assert!(text.contains(line), "{line}\nis not in\n{text}");
         }
         assert!(!text.contains("Better"), "{text}");
+    }
+
+    #[test]
+    fn a_place_has_what_its_figure_has() {
+        let plain = change(Judgement::Unchanged);
+        let cell = Change { y: Some(16.0), ..plain.clone() };
+        let whole = Change { x: None, ..plain.clone() };
+        assert_eq!([plain, cell, whole].map(|it| place(&it)), ["64", "64 × 16", "all"]);
     }
 
     #[test]
