@@ -43,6 +43,10 @@ pub(crate) struct ClientArgs {
     /// Bytes per write (send, receive: the sender's) or per request (rtt).
     #[arg(long, value_delimiter = ',', default_value = "65536")]
     pub(crate) size: Vec<u32>,
+    /// Pieces of that many bytes in one request of this end: areas, or parts of writev(2) and
+    /// readv(2). The other end's writes are long then (send, receive).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) pieces: Option<u16>,
     /// Bytes in all (send, receive).
     #[arg(long, default_value_t = 64 << 20)]
     pub(crate) bytes: u64,

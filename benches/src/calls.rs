@@ -8,9 +8,11 @@
 //! so that a drift of the machine's speed meets both.
 //!
 //! The kernel's figures come from the same run: getpid(2) one by one, and io_uring's NOP in
-//! batches.
+//! batches, submitted by a system call or taken by a thread of the kernel. With `--mixed` calls of
+//! several kinds are measured as well ([`mixed`]).
 
 mod measure;
+mod mixed;
 pub(crate) mod server;
 mod uring;
 
@@ -20,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use self::measure::Caller;
 pub(crate) use self::measure::{Call, getpid};
+pub(crate) use self::mixed::MixedFigure;
 pub(crate) use self::server::{ServerArgs, pin, serve};
 
 /// What `calls` runs.
@@ -43,6 +46,9 @@ pub(crate) struct CallsArgs {
     /// The processors of the calling thread and of the server on another one.
     #[arg(long, value_delimiter = ',', num_args = 2, default_values_t = [0, 1])]
     processors: Vec<usize>,
+    /// Also calls that wait, urgent calls, and computing while calls are on their way.
+    #[arg(long)]
+    mixed: bool,
     /// Figures as JSON instead of tables.
     #[arg(long)]
     json: bool,
@@ -69,6 +75,9 @@ pub(crate) struct Kernel {
     /// The number of NOPs submitted together, and the time of each. Empty where io_uring is not
     /// allowed.
     pub(crate) nop_ns: Vec<(u32, f64)>,
+    /// The same where a kernel thread on the other processor takes them.
+    #[serde(default)]
+    pub(crate) polled_nop_ns: Vec<(u32, f64)>,
 }
 
 /// All of them.
@@ -76,6 +85,9 @@ pub(crate) struct Kernel {
 pub(crate) struct CallReport {
     pub(crate) kernel: Kernel,
     pub(crate) figures: Vec<CallFigure>,
+    /// With `--mixed`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) mixed: Vec<MixedFigure>,
 }
 
 /// Measure and print.
@@ -85,18 +97,16 @@ pub(crate) fn run(args: &CallsArgs) -> Result<()> {
     };
     server::pin(here)?;
     let time = std::time::Duration::from_millis(args.millis);
-    let mut kernel = Kernel { getpid_ns: getpid(time), nop_ns: Vec::new() };
-    let mut figures = Vec::new();
-    for &count in &args.count {
-        if let Some(nanos) = uring::nops(count, time)? {
-            kernel.nop_ns.push((count, nanos));
-        }
-    }
+    let kernel = kernel(&args.count, time, [here, there])?;
+    let (mut figures, mut mixed) = (Vec::new(), Vec::new());
     for same_processor in [false, true] {
         for running in [false, true] {
             let processor = if same_processor { here } else { there };
             let server = server::Child::start(processor, running, same_processor)?;
             let caller = Caller::new(&server.socket, args.threshold)?;
+            for &count in args.count.iter().filter(|_| args.mixed) {
+                mixed.push(caller.mixed((running, same_processor), count, time)?);
+            }
             for &call in &args.only {
                 for &count in &args.count {
                     let (packaged_ns, single_ns) =
@@ -108,7 +118,7 @@ pub(crate) fn run(args: &CallsArgs) -> Result<()> {
             }
         }
     }
-    let report = CallReport { kernel, figures };
+    let report = CallReport { kernel, figures, mixed };
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
@@ -117,13 +127,35 @@ pub(crate) fn run(args: &CallsArgs) -> Result<()> {
     Ok(())
 }
 
+/// The kernel's figures.
+fn kernel(counts: &[u32], time: std::time::Duration, [here, there]: [usize; 2]) -> Result<Kernel> {
+    let nops = |how| -> Result<Vec<(u32, f64)>> {
+        let of = |count: &u32| Ok(uring::nops(*count, time, how)?.map(|nanos| (*count, nanos)));
+        counts.iter().filter_map(|count| of(count).transpose()).collect()
+    };
+    Ok(Kernel {
+        getpid_ns: getpid(time),
+        nop_ns: nops(uring::Submission::Call)?,
+        // On one processor the thread and the caller would wait for each other's time slices.
+        polled_nop_ns: match here == there {
+            true => Vec::new(),
+            false => nops(uring::Submission::Polled(there as u32))?,
+        },
+    })
+}
+
 /// The figures as Markdown.
 pub(crate) fn tables(report: &CallReport) -> String {
     use std::fmt::Write as _;
     let mut text = format!("getpid(2): {:.0} ns\n", report.kernel.getpid_ns);
-    let _ = writeln!(text, "\n| io_uring NOPs together | ns per NOP |\n|---:|---:|");
+    let _ = writeln!(text, "\n| io_uring NOPs together | ns per NOP | SQPOLL |\n|---:|---:|---:|");
     for (count, nanos) in &report.kernel.nop_ns {
-        let _ = writeln!(text, "| {count} | {nanos:.0} |");
+        let polled = report.kernel.polled_nop_ns.iter().find(|(of, _)| of == count);
+        let polled = polled.map_or("-".to_owned(), |(_, nanos)| format!("{nanos:.0}"));
+        let _ = writeln!(text, "| {count} | {nanos:.0} | {polled} |");
+    }
+    if !report.mixed.is_empty() {
+        text += &mixed::table(&report.mixed);
     }
     for same in [false, true] {
         for running in [false, true] {

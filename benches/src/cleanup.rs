@@ -25,7 +25,8 @@ pub(crate) struct CleanUpArgs {
     /// A file, or a folder with all that it holds.
     #[arg(long)]
     path: Vec<PathBuf>,
-    /// The directory of a control group, with all processes in it.
+    /// The directory of a control group, with all processes in it, or of a tracing instance. Both
+    /// go as a whole by rmdir(2).
     #[arg(long)]
     group: Vec<PathBuf>,
 }
@@ -40,7 +41,7 @@ impl CleanUp {
         Self::of(all.chain(paths.iter().flat_map(|path| [OsStr::new("--path"), path.as_ref()])))
     }
 
-    /// The same for control groups.
+    /// The same for control groups and tracing instances.
     pub(crate) fn of_groups(groups: &[PathBuf]) -> Result<Self> {
         Self::of(groups.iter().flat_map(|path| [OsStr::new("--group"), path.as_ref()]))
     }

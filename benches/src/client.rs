@@ -14,7 +14,7 @@ use crate::native::Native;
 use crate::protocol::{Order, Test};
 use crate::row::{Sample, TripDetails};
 use crate::smoltcp_peer::Smoltcp;
-use crate::transport::{Bulk, Connect};
+use crate::transport::{Bulk, Connect, MOST_READ, TransferUnit};
 use crate::turns;
 
 /// Whatever `std::net` is on.
@@ -96,15 +96,18 @@ fn start<C: Connect>(
 }
 
 fn stream(args: &ClientArgs, stack: &mut impl Connect, size: u32) -> io::Result<Sample> {
+    let unit = TransferUnit { bytes: size as usize, pieces: args.pieces.map_or(1, usize::from) };
     // Small writes are slow everywhere: a quarter of the bytes is measurement enough.
-    let total = if size < 4096 { args.bytes / 4 } else { args.bytes };
-    let mut stream = start(args, stack, size, total)?;
+    let total = if unit.all() < 4096 { args.bytes / 4 } else { args.bytes };
+    // Where the units of this end are asked about, those of the other end are no bound.
+    let theirs = if args.pieces.is_some() { unit.all().max(MOST_READ) } else { unit.all() };
+    let mut stream = start(args, stack, theirs as u32, total)?;
     let began = Instant::now();
     if args.test == Test::Send {
-        stream.write_bulk(size as usize, total)?;
+        stream.write_bulk(unit, total)?;
         stream.read_exact(&mut [0; 4])?;
     } else {
-        stream.read_bulk(size as usize, total)?;
+        stream.read_bulk(unit, total)?;
     }
     let rate = total as f64 / f64::from(1 << 20) / began.elapsed().as_secs_f64();
     Ok(Sample::of_rate(args.test, size, rate))

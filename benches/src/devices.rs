@@ -26,8 +26,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use rustix::thread::UnshareFlags;
 
-pub(crate) use self::method::DeviceFigure;
-use self::method::{Contender, Direction, sh};
+use self::method::{Contender, sh};
+pub(crate) use self::method::{DeviceFigure, Direction};
 use crate::calls::server::pin;
 
 /// What `devices` runs.

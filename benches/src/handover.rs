@@ -8,11 +8,15 @@
 //! * the move of an area between two parties without sockets ([`moved`]), which P1 measured.
 //!
 //! Beside it the benchmark measures an area that is taken and dropped, and a received area that is
-//! taken and given back. In rounds of its own it measures a send that copies the same bytes, up to
-//! the length that one call takes without waiting. Figures are medians of all rounds.
+//! taken and given back. The area alone is also moved between parties that lose access to it, and
+//! on huge pages. [`transfer`] compares areas with pipes and Unix sockets. In rounds of its own the
+//! benchmark measures a send that copies the same bytes, up to the length that one call takes
+//! without waiting. Figures are medians of all rounds.
 
+mod mapping;
 mod moved;
 mod timing;
+mod transfer;
 
 use std::io::IoSlice;
 use std::net::Ipv4Addr;
@@ -24,7 +28,9 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use sockets::{Client, Errno, SendFlags, Socket, TcpListener, TcpStream, TxSlice, Wait};
 
+use self::mapping::Mapping;
 use self::timing::{WAYS, timed};
+use self::transfer::TransferTimes;
 use crate::calls::server::{Child, pin};
 use crate::median::median;
 
@@ -59,6 +65,15 @@ pub(crate) struct HandoverFigure {
     pub(crate) size: usize,
     /// The area alone, to another party that takes it and gives it back.
     pub(crate) moved: Option<f64>,
+    /// The same where each party loses access to what it gives.
+    #[serde(default)]
+    pub(crate) moved_strict: Option<f64>,
+    /// The same on huge pages, where enough of them are free.
+    #[serde(default)]
+    pub(crate) moved_huge: Option<f64>,
+    /// All bytes to another party, by areas and by copies.
+    #[serde(default)]
+    pub(crate) transfers: Option<TransferTimes>,
     /// To a connection that waits for its window.
     pub(crate) untouched: Option<f64>,
     pub(crate) hand_over: f64,
@@ -85,7 +100,11 @@ pub(crate) fn run(args: &HandoverArgs) -> Result<()> {
     // The server's processor is the taker's now.
     drop(server);
     for figure in &mut figures {
-        figure.moved = Some(moved::measure(figure.size, args.rounds, there)?);
+        let moved = |mapping| moved::measure(figure.size, args.rounds, there, mapping);
+        figure.moved = moved(Mapping::Shared)?;
+        figure.moved_strict = moved(Mapping::Strict)?;
+        figure.moved_huge = moved(Mapping::Huge)?;
+        figure.transfers = Some(TransferTimes::measure(figure.size, args.rounds, there)?);
     }
     if args.json {
         println!("{}", serde_json::to_string_pretty(&figures)?);
@@ -97,17 +116,31 @@ pub(crate) fn run(args: &HandoverArgs) -> Result<()> {
 
 /// The figures as Markdown.
 pub(crate) fn table(figures: &[HandoverFigure]) -> String {
-    let head = "| bytes | area alone | hand over, window closed | hand over | send by a copy \
+    let head = "| bytes | area alone | strict | huge pages | hand over, window closed \
+                | hand over | send by a copy \
                 | alloc and drop | receive and drop |";
-    let mut text = format!("{head}\n|---:|---:|---:|---:|---:|---:|---:|\n");
+    let mut text = format!("{head}\n|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");
     for figure in figures {
-        let [moved, untouched] =
-            [figure.moved, figure.untouched].map(|nanos| nanos.unwrap_or(f64::NAN));
+        let cell = |nanos: Option<f64>| nanos.map_or("-".to_owned(), |it| format!("{it:.0} ns"));
+        let [moved, strict, huge, untouched] =
+            [figure.moved, figure.moved_strict, figure.moved_huge, figure.untouched].map(cell);
         let &HandoverFigure { size, hand_over, .. } = figure;
         let &HandoverFigure { copying_send, alloc_and_drop, recv_and_drop, .. } = figure;
         text += &format!(
-            "| {size} | {moved:.0} ns | {untouched:.0} ns | {hand_over:.0} ns | \
+            "| {size} | {moved} | {strict} | {huge} | {untouched} | {hand_over:.0} ns | \
              {copying_send:.0} ns | {alloc_and_drop:.0} ns | {recv_and_drop:.0} ns |\n"
+        );
+    }
+    text += "\n| bytes read by another | area | strict | huge pages | pipe | Unix socket |\n";
+    text += "|---:|---:|---:|---:|---:|---:|\n";
+    for figure in figures {
+        let Some(TransferTimes { shared, strict, huge, pipe, socket }) = figure.transfers else {
+            continue;
+        };
+        let huge = huge.map_or("-".to_owned(), |nanos| format!("{nanos:.0} ns"));
+        text += &format!(
+            "| {} | {shared:.0} ns | {strict:.0} ns | {huge} | {pipe:.0} ns | {socket:.0} ns |\n",
+            figure.size
         );
     }
     text
@@ -171,6 +204,9 @@ fn measure(client: &Arc<Client>, size: usize, rounds: usize) -> Result<HandoverF
     Ok(HandoverFigure {
         size,
         moved,
+        moved_strict: None,
+        moved_huge: None,
+        transfers: None,
         untouched,
         hand_over,
         copying_send,

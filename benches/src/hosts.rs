@@ -227,6 +227,15 @@ impl Host {
         self.ends.title()
     }
 
+    /// A command that runs this program with other words at the client's end. The server's address
+    /// follows them.
+    pub(crate) fn program(&self, words: &[&str]) -> Result<Command> {
+        let mut command = self.ends.command(Role::Client, &[])?;
+        let server = format!("{}:{PORT}", self.ends.server_address());
+        command.arg(std::env::current_exe()?).args(words).args(["--connect", &server]);
+        Ok(command)
+    }
+
     /// A command that runs this program's `client`, on the set-up's stack if that is its role.
     pub(crate) fn client(&self, arguments: &[String]) -> Result<Command> {
         let (setup, programs) = (self.ends.setup, &self.ends.programs);

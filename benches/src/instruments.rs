@@ -15,6 +15,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::cleanup::CleanUp;
 use crate::hosts::on_cpu;
 use crate::operations::PAUSE;
 
@@ -52,6 +53,8 @@ pub(crate) struct Instance {
     name: String,
     pinned: bool,
     server: Option<Child>,
+    /// For an end of this process that runs no destructor.
+    _clean_up: CleanUp,
 }
 
 /// How an instance is made.
@@ -74,9 +77,10 @@ impl Instance {
 
     /// As the arguments say.
     pub(crate) fn made(how: &Making<'_>) -> Result<Self> {
-        let name = format!("bench-{}", std::process::id());
+        let name = format!("tb{}n{}", std::process::id(), how.mode);
         let (tasuki, pinned) = (how.tasuki.to_owned(), how.pinned);
-        let mut made = Self { tasuki, name, pinned, server: None };
+        let clean_up = CleanUp::new(std::slice::from_ref(&name), &[])?;
+        let mut made = Self { tasuki, name, pinned, server: None, _clean_up: clean_up };
         run(Command::new("ip").args(["netns", "add", &made.name]))?;
         run(made.inside("ip").args(["link", "set", "lo", "up"]))?;
         // The host's kernel would look for routers and report its groups on the device.
@@ -164,6 +168,24 @@ impl Instance {
             all.insert(format!("switches {role}"), sum);
         }
         Ok(all)
+    }
+}
+
+impl Instance {
+    /// The report of `tasuki stages` on one paced client, which sends or receives.
+    pub(crate) fn staged(&self, count: u32, size: u32, receives: bool) -> Result<Value> {
+        let (size, words) = (size.to_string(), count.to_string());
+        let words = ["paced", "--size", &size, "--count", &words];
+        let mut client = self.client(&words)?;
+        client.args(receives.then_some("--receive"));
+        let mut client = client.spawn()?;
+        // Begin and end of the program are not watched: a quarter of its time each.
+        let pauses = Duration::from_millis(PAUSE.into()) * count;
+        std::thread::sleep(pauses / 4);
+        let seconds = pauses.as_secs_f64() / 2.0;
+        let report = self.asked(&["stages", "-s", &seconds.to_string()]);
+        ended(&mut client)?;
+        report
     }
 }
 
@@ -302,8 +324,8 @@ pub(crate) fn stages(args: &InstanceArgs) -> Result<()> {
     let instance = Instance::new(args)?;
     let (mut found, mut received) = (Vec::new(), Vec::new());
     for size in &args.size {
-        found.push(staged(args, &instance, *size, &[])?);
-        received.push(staged(args, &instance, *size, &["--receive"])?);
+        found.push(instance.staged(args.count, *size, false)?);
+        received.push(instance.staged(args.count, *size, true)?);
     }
     let found = Stages { mode: args.mode.clone(), sizes: args.size.clone(), found, received };
     if args.json {
@@ -312,19 +334,6 @@ pub(crate) fn stages(args: &InstanceArgs) -> Result<()> {
         print!("{}", stages_table(&found));
     }
     Ok(())
-}
-
-/// The report of `tasuki stages` on one paced client.
-fn staged(args: &InstanceArgs, instance: &Instance, size: u32, way: &[&str]) -> Result<Value> {
-    let (size, count) = (size.to_string(), args.count.to_string());
-    let words = [&["paced", "--size", &size, "--count", &count], way].concat();
-    let mut client = instance.client(&words)?.spawn()?;
-    // Begin and end of the program are not watched.
-    std::thread::sleep(Duration::from_millis(500));
-    let seconds = f64::from(args.count) * f64::from(PAUSE) / 2000.0;
-    let report = instance.asked(&["stages", "-s", &seconds.to_string()]);
-    ended(&mut client)?;
-    report
 }
 
 /// The result of `stages`: a report of `tasuki stages` for each size.

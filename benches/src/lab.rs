@@ -16,13 +16,16 @@ mod derived;
 mod engine;
 mod experiment;
 mod folder;
+mod frames;
 mod handover;
 mod notebook;
 mod part;
 mod rtt;
 mod session;
+mod stages;
 mod storage;
 mod streams;
+mod units;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -43,6 +46,7 @@ use self::handover::Handovers;
 use self::rtt::Rtt;
 pub(crate) use self::rtt::{BackgroundArgs, background};
 use self::session::{Session, new_results};
+use self::stages::SendStages;
 use self::storage::DiskReads;
 use self::streams::Streams;
 
@@ -256,6 +260,7 @@ fn made(
         ExperimentName::Throughput => Box::new(Streams::throughput(tasuki, options)?),
         ExperimentName::Connections => Box::new(Streams::connections(tasuki, options)?),
         ExperimentName::Handover => Box::new(Handovers::new(options)),
+        ExperimentName::Stages => Box::new(SendStages::new(tasuki, options)),
         ExperimentName::Calls => Box::new(PackagedCalls::new(options)),
         ExperimentName::Storage => Box::new(DiskReads::new(tasuki, options)),
         ExperimentName::Rtt | ExperimentName::All => {

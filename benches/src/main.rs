@@ -29,7 +29,7 @@
 //! all: every part, one after the other
 //! targets: results beside the targets
 //! found: the results of all parts
-//! handover devices syscalls: areas, devices and system calls by themselves
+//! handover relays devices syscalls: areas, relayed calls, devices, system calls by themselves
 //! calls: packaged calls by themselves
 //! states: round trips in both states of the machine
 //! compare programs idle fairness applications: whole instances
@@ -68,6 +68,7 @@ mod processor_time;
 mod programs;
 mod progress;
 mod protocol;
+mod relays;
 mod report;
 mod results;
 mod row;
@@ -116,6 +117,8 @@ enum Command {
     Compare(CompareArgs),
     /// Measure the cost of a hand-over, by the area's size.
     Handover(handover::HandoverArgs),
+    /// Calls through servers that hand them on, answered directly and by the same way back.
+    Relays(relays::RelaysArgs),
     /// Calls that travel together against calls one by one, and against the kernel's.
     Calls(calls::CallsArgs),
     /// Measure the cost of a frame by each way that the kernel offers to a device (needs root).
@@ -241,6 +244,7 @@ fn part(command: Command) -> anyhow::Result<()> {
         Command::Calls(args) => calls::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Handover(args) => handover::run(&args),
+        Command::Relays(args) => relays::run(&args),
         Command::CallsServer(args) => calls::serve(&args),
     }
 }

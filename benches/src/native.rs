@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
-use sockets::{Errno, SendFlags, Socket, TxArea, TxSlice, Wait};
+use sockets::{Errno, MOST_SLICES, SendFlags, Socket, TxArea, TxSlice, Wait};
 
-use crate::transport::{Bulk, Connect, share};
+use crate::transport::{Bulk, Connect, TransferUnit, share};
 
 /// Tasuki's native API.
 pub(crate) struct Native;
@@ -27,24 +27,28 @@ impl Connect for Native {
 }
 
 impl Bulk for sockets::TcpStream {
-    fn write_bulk(&mut self, size: usize, total: u64) -> io::Result<()> {
+    fn write_bulk(&mut self, unit: TransferUnit, total: u64) -> io::Result<()> {
         let socket = self.as_socket();
         let mut flight = Flight(VecDeque::new());
         let mut left = total;
+        let mut slices = Vec::new();
         while left > 0 {
-            let now = share(left, size);
-            let whole = flight.next_area(socket, size)?.freeze();
-            let slice = whole.slice(..now).ok_or(io::ErrorKind::InvalidInput)?;
-            drop(whole);
-            let slices = std::slice::from_ref(&slice);
-            let numbers = socket.send_slices(slices, SendFlags::default(), None, Wait::Forever)?;
-            flight.0.push_back((numbers.start, slice));
-            left -= now as u64;
+            for _ in 0..unit.pieces {
+                let now = share(left, unit.bytes);
+                if now == 0 {
+                    break;
+                }
+                let whole = flight.next_area(socket, unit.bytes)?.freeze();
+                slices.push(whole.slice(..now).ok_or(io::ErrorKind::InvalidInput)?);
+                left -= now as u64;
+            }
+            flight.send(socket, &mut slices)?;
         }
         Ok(())
     }
 
-    fn read_bulk(&mut self, _: usize, total: u64) -> io::Result<()> {
+    /// Areas have the length that the instance gives them.
+    fn read_bulk(&mut self, _: TransferUnit, total: u64) -> io::Result<()> {
         let mut left = total;
         while left > 0 {
             match self.as_socket().recv_area(Wait::Forever)?.len() {
@@ -60,6 +64,18 @@ impl Bulk for sockets::TcpStream {
 struct Flight(VecDeque<(u64, TxSlice)>);
 
 impl Flight {
+    /// Sends them together, as far as one call takes them.
+    fn send(&mut self, socket: &Socket, slices: &mut Vec<TxSlice>) -> io::Result<()> {
+        let calls = slices.len().div_ceil(MOST_SLICES);
+        for (at, some) in slices.chunks(MOST_SLICES).enumerate() {
+            let flags = SendFlags { more: at + 1 < calls, ..SendFlags::default() };
+            let numbers = socket.send_slices(some, flags, None, Wait::Forever)?;
+            self.0.extend(numbers.zip(some.iter().cloned()));
+        }
+        slices.clear();
+        Ok(())
+    }
+
     /// The oldest if it is back, else a new one, else the oldest when it comes back.
     fn next_area(&mut self, socket: &Socket, size: usize) -> io::Result<TxArea> {
         let done = socket.slices_done()?;

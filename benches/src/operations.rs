@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use sockets::{CallBatch, Request, Wait};
 
+use crate::median::median;
 use crate::protocol::{Order, Test};
 
 /// Milliseconds: long enough for everybody to have gone to sleep again.
@@ -27,6 +28,9 @@ pub(crate) struct PacedArgs {
     /// The server sends, and pauses.
     #[arg(long)]
     receive: bool,
+    /// Print the median time of a send's system call, nanoseconds.
+    #[arg(long, conflicts_with = "receive")]
+    timed: bool,
 }
 
 /// Sends (receives) `count` times, with a pause after each.
@@ -41,11 +45,17 @@ pub(crate) fn paced(args: &PacedArgs) -> Result<()> {
         return Ok(());
     }
     Order { test: Test::Send, pause: 0, size, total }.write(&mut stream)?;
+    let mut times = Vec::new();
     for _ in 0..args.count {
+        let began = Instant::now();
         stream.write_all(&bytes)?;
+        times.push(began.elapsed().as_secs_f64() * 1e9);
         std::thread::sleep(Duration::from_millis(PAUSE.into()));
     }
     stream.read_exact(&mut [0; 4])?;
+    if args.timed {
+        println!("{}", median(times).context("no sends")?);
+    }
     Ok(())
 }
 

@@ -224,6 +224,7 @@ impl ResultsRun {
                 word(&measure.test)
             ),
             kind: FigureKind::Lines,
+            second: None,
             base: (*first == base).then(|| base.title().to_owned()),
             series: series.collect(),
         })
@@ -275,7 +276,7 @@ fn series(rows: &[&Row], setup: (Setup, Build), measure: &Measure, done: u32) ->
     let point = |(size, samples): (u32, Vec<Sample>)| {
         let discarded = done.saturating_sub(samples.len() as u32);
         let x = f64::from(size);
-        let mut point = Point { x, samples, warm_up: 0, discarded, marks: Vec::new() };
+        let mut point = Point { x, y: 0.0, samples, warm_up: 0, discarded, marks: Vec::new() };
         if discarded > 0 {
             point.marks.push(Mark::Partial);
         }

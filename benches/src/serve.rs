@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::args::ServeArgs;
 
 use crate::protocol::{Order, Test};
-use crate::transport::{Bulk, MOST_READ};
+use crate::transport::{Bulk, MOST_READ, TransferUnit};
 
 /// Serve until killed, one thread per connection.
 pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<()> {
@@ -60,7 +60,7 @@ fn obey(mut stream: impl Bulk) -> io::Result<()> {
     let size = order.size as usize;
     match order.test {
         Test::Send => {
-            stream.read_bulk(size.max(MOST_READ), order.total)?;
+            stream.read_bulk(TransferUnit::whole(size.max(MOST_READ)), order.total)?;
             stream.write_all(&[0; 4])
         }
         Test::Receive if order.pause > 0 => {
@@ -70,7 +70,7 @@ fn obey(mut stream: impl Bulk) -> io::Result<()> {
             }
             Ok(())
         }
-        Test::Receive => stream.write_bulk(size, order.total),
+        Test::Receive => stream.write_bulk(TransferUnit::whole(size), order.total),
         Test::Rtt | Test::Connect | Test::Turns => {
             let mut request = vec![0; size];
             for _ in 0..order.total {

@@ -16,7 +16,7 @@ const BROWSER: &str = "chromium-headless-shell";
 /// A browser on a machine that is busy with other tests.
 const BROWSER_PATIENCE: Duration = Duration::from_secs(120);
 /// Of the window: the whole report fits in.
-const HEIGHT: u32 = 4000;
+const HEIGHT: u32 = 9000;
 /// Figures of each file: name, direction, places.
 const FIGURES: [(&str, &str, &[u32]); 4] = [
     ("send", "higher", &[1024, 4096, 16384, 65536, 262_144, 1_048_576, 4_194_304]),
@@ -24,6 +24,8 @@ const FIGURES: [(&str, &str, &[u32]); 4] = [
     ("round-trip", "lower", &[4, 64, 256, 1024, 2048, 4096, 8192]),
     ("connects", "higher", &[64]),
 ];
+/// Figures of other kinds: a heat map and stacked bars.
+const OTHER_KINDS: usize = 2;
 /// Series, and their values as a multiple of Linux's.
 const SERIES: [(&str, f64); 5] =
     [("Linux", 1.0), ("split", 1.1), ("fused", 1.3), ("library", 1.6), ("split, relay", 0.7)];
@@ -57,7 +59,7 @@ fn results(seed: u64, slower: f64) -> Value {
             .collect();
         json!({"x": x, "samples": samples, "warm_up": 1})
     };
-    let figures: Vec<Value> = FIGURES
+    let mut figures: Vec<Value> = FIGURES
         .iter()
         .map(|(name, direction, places)| {
             let series: Vec<Value> = SERIES
@@ -78,6 +80,7 @@ fn results(seed: u64, slower: f64) -> Value {
             })
         })
         .collect();
+    figures.extend(figures_of_other_kinds(&mut noise));
     json!({
         "format": "tasuki-lab-results", "version": 1,
         "made": {
@@ -94,6 +97,45 @@ fn results(seed: u64, slower: f64) -> Value {
         },
         "experiments": [{"name": "synthetic", "title": "Synthetic", "figures": figures}],
     })
+}
+
+/// Each of them has a paper's series beside those that are measured.
+fn figures_of_other_kinds(noise: &mut Noise) -> [Value; OTHER_KINDS] {
+    let mut point = |x: u32, y: u32, own: f64| {
+        let samples: Vec<Value> =
+            (0..10).map(|round| json!({"round": round, "value": own * noise.factor()})).collect();
+        json!({"x": x, "y": y, "samples": samples})
+    };
+    let sizes = [2048, 4096, 8192, 16384, 32768, 65536];
+    let mut map = |by: f64| -> Vec<Value> {
+        let cells = sizes.iter().flat_map(|x| [1, 4, 16, 64].map(|y| (*x, y)));
+        cells.map(|(x, y)| point(x, y, by * f64::from(x * y).sqrt())).collect()
+    };
+    let maps = json!([
+        {"name": "Linux", "points": map(1.0)}, {"name": "split", "points": map(1.3)},
+        {"name": "paper", "reference": true, "points": map(0.4)},
+    ]);
+    let stages: Vec<String> = (1..=14).map(|at| format!("stage {at} of a send")).collect();
+    let mut bars = |by: f64| -> Vec<Value> {
+        let parts = [256, 1024, 65536].into_iter().flat_map(|x| (0..14).map(move |y| (x, y)));
+        parts.map(|(x, y)| point(x, y, by * f64::from(1 + (y * 7) % 5))).collect()
+    };
+    let stacks = json!([
+        {"name": "split", "points": bars(0.1)}, {"name": "library", "points": bars(0.07)},
+        {"name": "paper 1: AnT", "reference": true, "points": bars(0.3)},
+    ]);
+    let figure = |name: &str, kind: &str, second: Value, series: Value| {
+        json!({
+            "name": name, "title": format!("Synthetic {name}"), "kind": kind, "second": second,
+            "unit": "µs", "direction": "lower", "command": format!("tasuki lab {name}"),
+            "axis": {"title": "bytes of an area", "unit": "B", "scale": "log"},
+            "series": series,
+        })
+    };
+    let mut heat = figure("units", "heat map", json!({"title": "areas of a request"}), maps);
+    heat["base"] = json!("Linux");
+    let parts = json!({"title": "stage", "names": stages});
+    [heat, figure("stages", "stacked bars", parts, stacks)]
 }
 
 /// A directory with the files that a test needs.
@@ -197,7 +239,7 @@ fn a_report_is_written_and_a_missing_browser_is_one_sentence() {
         .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
         .collect();
     names.sort_unstable();
-    assert_eq!(names.len(), 1 + 2 * FIGURES.len(), "{names:?}");
+    assert_eq!(names.len(), 1 + 2 * (FIGURES.len() + OTHER_KINDS), "{names:?}");
     assert!(names.contains(&"synthetic-round-trip.svg".to_owned()), "{names:?}");
     let csv = fs::read_to_string(bench.path("report/synthetic-send.csv")).expect("a file");
     assert_eq!(csv.lines().count(), 1 + 5 * 7 * 10);
@@ -251,7 +293,7 @@ fn a_report_works_in_a_browser() {
             said.stderr
         );
         let checks: usize = attribute(document, "checks").parse().expect("a number");
-        assert!(checks > 14 * FIGURES.len(), "{checks} checks: {report}");
+        assert!(checks > 14 * FIGURES.len() + 9 * OTHER_KINDS, "{checks} checks: {report}");
         assert_eq!(attribute(document, "width"), width.to_string());
         let paper = if dark { "rgb(20, 23, 26)" } else { "rgb(255, 255, 255)" };
         assert_eq!(attribute(document, "paper"), paper);

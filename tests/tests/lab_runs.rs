@@ -107,8 +107,8 @@ fn points(series: &Value) -> Vec<(f64, Vec<f64>)> {
 }
 
 /// The median over rounds of the ratio of the last place's value to the first place's.
-fn growth(results: &Value, figure_name: &str, name: &str) -> f64 {
-    let all = points(series(figure(results, "rtt", figure_name), name));
+fn growth(results: &Value, (experiment, figure_name): (&str, &str), name: &str) -> f64 {
+    let all = points(series(figure(results, experiment, figure_name), name));
     let [(_, first), .., (_, last)] = &all[..] else { panic!("{figure_name}: one place") };
     let mut ratios: Vec<f64> = first.iter().zip(last).map(|(first, last)| last / first).collect();
     ratios.sort_by(f64::total_cmp);
@@ -128,7 +128,7 @@ fn eventually_has(lab: &Lab, words: &str, effects: &[Effect]) -> Value {
         let results = lab.results(&out);
         assert!(results["partial"].is_null(), "{results}");
         let wrong = effects.iter().flat_map(|(name, holds)| {
-            let growths = ["Linux", mode()].map(|setup| growth(&results, name, setup));
+            let growths = ["Linux", mode()].map(|setup| growth(&results, ("rtt", name), setup));
             growths.into_iter().filter(|it| !holds(*it)).map(move |it| format!("{name}: {it}"))
         });
         let wrong: Vec<String> = wrong.collect();
@@ -199,6 +199,86 @@ fn a_network_load_slows_and_a_distribution_is_whole() {
     assert_eq!(fs::read_to_string(csv).expect("a CSV file").lines().count(), 1 + 2 * 2 * 4);
 }
 
+/// A figure of an experiment, a series, and how it has to grow from its first place to its last.
+type SeriesEffect = ((&'static str, &'static str), &'static str, fn(f64) -> bool);
+
+/// As [`eventually_has`], for single series.
+fn eventually_grows(lab: &Lab, words: &str, effects: &[SeriesEffect]) -> Value {
+    let mut said = Vec::new();
+    for attempt in 0..3 {
+        let out = format!("grows-{attempt}");
+        let _ = lab.run(&format!("{words} --out {out}")).success();
+        let results = lab.results(&out);
+        assert!(results["partial"].is_null(), "{results}");
+        let growths = effects.iter().map(|(figure, name, holds)| {
+            let growth = growth(&results, *figure, name);
+            (holds(growth), format!("{figure:?} {name}: {growth}"))
+        });
+        let wrong: Vec<String> =
+            growths.filter(|(holds, _)| !holds).map(|(_, what)| what).collect();
+        if wrong.is_empty() {
+            return results;
+        }
+        said.push(wrong);
+    }
+    panic!("in none of three runs all effects are there: {said:?}");
+}
+
+#[test]
+fn relays_cost_time_and_calls_together_save_it() {
+    let Some(lab) = Lab::new() else { return };
+    let relays = ("handover", "relays");
+    let results = eventually_grows(
+        &lab,
+        "handover calls --relays 0,4 --batch 1,100 --rounds 2 --quick",
+        &[
+            (relays, "one by one, without data, answer relayed", |growth| growth > 1.0),
+            (relays, "16 at a time, with data, answered directly", |growth| growth > 1.0),
+            (("calls", "running-other"), "null, together", |growth| growth < 1.0),
+            (("calls", "running-other"), "io_uring NOP, together", |growth| growth < 1.0),
+        ],
+    );
+    let hidden = figure(&results, "calls", "hidden");
+    for series in hidden["series"].as_array().expect("series") {
+        let all = points(series).into_iter().flat_map(|(_, values)| values);
+        assert!(all.clone().all(|percent| (0.0..=100.0).contains(&percent)), "{series}");
+    }
+    let waiting = figure(&results, "calls", "waiting");
+    assert_eq!(waiting["series"].as_array().map(Vec::len), Some(4), "{waiting}");
+    // Who asks for relays alone gets no areas.
+    assert_eq!(results["experiments"][0]["figures"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn more_bytes_take_longer_in_stages_and_areas_together_are_faster() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let words = format!("stages --size 256,65536 --rounds 1 --quick --only linux,{}", mode());
+    let _ = lab.run(&format!("{words} --out stages")).success();
+    let results = lab.results("stages");
+    let send = figure(&results, "stages", "send");
+    let parts = send["second"]["names"].as_array().expect("names of parts").len();
+    for (name, least) in [("Linux", 1), (mode(), 8), ("paper 1: AnT", 13)] {
+        let all = points(series(send, name));
+        let (first, last) = (all[0].0, all[all.len() - 1].0);
+        let of = |x: f64| all.iter().filter(move |(at, _)| *at == x);
+        let total = |x: f64| of(x).flat_map(|(_, values)| values).sum::<f64>();
+        assert!((least..=parts).contains(&of(first).count()), "{name}: {all:?}");
+        assert!(total(last) > total(first), "{name}: {all:?}");
+    }
+    let receive = figure(&results, "stages", "receive");
+    assert!(points(series(receive, mode())).len() > 8, "{receive}");
+
+    let units = ("throughput", "send-units");
+    let results = eventually_grows(
+        &lab,
+        &format!("throughput --unit 2048 --areas 1,16 --rounds 2 --quick --only linux,{}", mode()),
+        &[(units, "Linux", |growth| growth > 1.0), (units, mode(), |growth| growth > 1.0)],
+    );
+    let relative = figure(&results, "throughput", "send-units-relative");
+    assert_eq!(series(relative, "paper 2: rump kernel")["reference"], true);
+    assert_eq!(relative["kind"], "heat map");
+}
+
 #[test]
 fn an_interrupted_run_leaves_nothing_and_goes_on() {
     let Some(lab) = Lab::with_rights() else { return };
@@ -260,7 +340,9 @@ fn a_killed_run_leaves_nothing() {
 fn wrong_words_are_refused_in_one_sentence() {
     let Some(lab) = Lab::new() else { return };
     let listed = lab.run("list").success();
-    for name in ["rtt", "handover", "throughput", "calls", "connections", "storage", "--gateways"] {
+    for name in
+        ["rtt", "stages", "handover", "throughput", "calls", "connections", "storage", "--gateways"]
+    {
         assert!(listed.stdout.contains(name), "{listed}");
     }
     for (words, code, parts) in [

@@ -79,6 +79,15 @@ impl Caller {
         Ok(Self { client, threshold, socket, _sink: sink })
     }
 
+    pub(super) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// Calls that leave together.
+    pub(super) fn threshold(&self) -> u32 {
+        self.threshold
+    }
+
     /// Nanoseconds per call: packaged and one by one.
     pub(crate) fn compare(
         &self,

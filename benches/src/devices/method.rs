@@ -23,13 +23,13 @@ pub(crate) enum Direction {
 /// The cost of one way.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DeviceFigure {
-    pub(super) device: String,
-    pub(super) direction: Direction,
+    pub(crate) device: String,
+    pub(crate) direction: Direction,
     /// Bytes of a frame, without virtio's header.
-    pub(super) frame: usize,
-    pub(super) way: String,
+    pub(crate) frame: usize,
+    pub(crate) way: String,
     /// Nanoseconds per frame.
-    pub(super) nanos: f64,
+    pub(crate) nanos: f64,
     /// For frames to be received: the time that the far end took to send them.
     pub(super) far_nanos: Option<f64>,
 }

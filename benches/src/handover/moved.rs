@@ -1,17 +1,16 @@
 //! The hand-over alone, as P1 measured it. An area passes from one party to another and back by
 //! owner table, ring and doorbell. Each party has a mapping of its own, and neither touches a byte.
 
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use abi::data::{DataDescriptor, DataFlags};
 use anyhow::{Context as _, Result};
 use shm::{
-    Access, Area, AreaName, Backing, Consumer, Owner, Pool, PoolLayout, PoolMap, Producer, Region,
-    Ringer, Sleeper,
+    Area, AreaName, Consumer, Owner, Pool, PoolLayout, PoolMap, Producer, Region, Ringer, Sleeper,
 };
 
+use super::mapping::Mapping;
 use super::timing::{WAYS, timed};
 use crate::calls::server::pin;
 use crate::median::median;
@@ -41,20 +40,25 @@ fn next(ring: &mut Consumer) -> Result<Option<AreaName>> {
     Ok(Some(DataDescriptor::decode(&slot)?.area))
 }
 
-/// Nanoseconds until an area of `size` bytes is another's; the median of `rounds`.
-pub(super) fn measure(size: usize, rounds: usize, there: usize) -> Result<f64> {
+/// Nanoseconds until an area of `size` bytes is another's; the median of `rounds`. `None`: not
+/// enough huge pages are free.
+pub(super) fn measure(
+    size: usize,
+    rounds: usize,
+    there: usize,
+    mapping: Mapping,
+) -> Result<Option<f64>> {
     let pages = u16::try_from(size.div_ceil(shm::PAGE))?;
     let place = place(pages);
     let len = place.pages_at + place.pages as usize * shm::PAGE;
-    let (region, fd) = Region::create("bench", len, Backing::Small)?;
-    let theirs = Region::map(fd.as_fd(), len, Access::ReadWrite)?;
+    let Some([region, theirs]) = mapping.regions(len)? else { return Ok(None) };
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let taker = scope.spawn(|| take(&theirs, place, there, &over));
         let given = give(&region, place, pages, rounds);
         over.store(true, Ordering::Relaxed);
         taker.join().map_err(|_| anyhow::anyhow!("the taker panicked"))??;
-        given
+        given.map(Some)
     })
 }
 

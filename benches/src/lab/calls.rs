@@ -1,15 +1,16 @@
 //! The third paper's experiment: calls that travel together, beside calls one by one, getpid(2) and
-//! io_uring. `tasuki-bench calls` measures, in a process of its own, since it ties itself to a
-//! processor.
+//! io_uring; calls of several priorities, calls that wait, and computing meanwhile. `tasuki-bench
+//! calls` measures, in a process of its own, since it ties itself to a processor.
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use lab::plan::{ExperimentName, LabOptions};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 
 use super::derived::Reference;
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues};
+use super::frames;
 use super::part::{asked, two_processors};
-use crate::calls::{CallFigure, CallReport};
+use crate::calls::{CallFigure, CallReport, MixedFigure};
 
 const BATCHES: [u32; 7] = [1, 3, 10, 30, 100, 300, 1000];
 const QUICK_BATCHES: [u32; 3] = [1, 10, 100];
@@ -27,10 +28,54 @@ const PLACES: [(&str, &str, bool, bool); 4] = [
     ("running-same", "the server is awake, on the same processor", true, true),
 ];
 
+/// What a series is called before its place, and its value.
+type MixedValue = (&'static str, fn(&MixedFigure) -> f64);
+
+/// Figures of calls of several kinds, behind those of [`PLACES`]: name, title, axis, unit, which
+/// values are better, and the series of each place.
+struct MixedPlan {
+    name: &'static str,
+    title: &'static str,
+    axis: &'static str,
+    unit: &'static str,
+    direction: Direction,
+    values: &'static [MixedValue],
+}
+
+const MIXED: [MixedPlan; 3] = [
+    MixedPlan {
+        name: "urgent",
+        title: "Mixed priorities: from the submission of the last call to its result",
+        axis: "calls that travel together",
+        unit: "ns",
+        direction: Direction::Lower,
+        values: &[("ordinary", |it| it.ordinary_ns), ("urgent", |it| it.urgent_ns)],
+    },
+    MixedPlan {
+        name: "waiting",
+        title: "Time of a null call, 16 together, while other calls wait",
+        axis: "calls that wait",
+        unit: "ns",
+        direction: Direction::Lower,
+        values: &[("null", |it| it.beside_waiting_ns)],
+    },
+    MixedPlan {
+        name: "hidden",
+        title: "Computing while calls are on their way: the part of their time that is hidden",
+        axis: "calls that travel together",
+        unit: "%",
+        direction: Direction::Higher,
+        values: &[("null", |it| 100.0 * it.hidden)],
+    },
+];
+
 /// See the module.
 pub(crate) struct PackagedCalls {
     batches: Vec<u32>,
     millis: u32,
+    quick: bool,
+    /// The user may make devices.
+    has_frames: bool,
 }
 
 impl PackagedCalls {
@@ -39,7 +84,12 @@ impl PackagedCalls {
         let usual = if options.quick { &QUICK_BATCHES[..] } else { &BATCHES };
         let given = options.batch.as_ref().map(|places| places.all().to_vec());
         let millis = if options.quick { QUICK_MILLIS } else { MILLIS };
-        Self { batches: given.unwrap_or_else(|| usual.to_vec()), millis }
+        Self {
+            batches: given.unwrap_or_else(|| usual.to_vec()),
+            millis,
+            quick: options.quick,
+            has_frames: frames::may_measure(),
+        }
     }
 }
 
@@ -49,6 +99,25 @@ fn figure_of(call: &CallFigure) -> Option<usize> {
         (*running, *same) == (call.running, call.same_processor)
     };
     PLACES.iter().position(is_it)
+}
+
+/// The values of calls of several kinds, each in its figure.
+fn mixed_readings(found: &MixedFigure) -> Vec<MeasuredValue> {
+    let is_it = |(_, _, running, same): &&(&str, &str, bool, bool)| {
+        (*running, *same) == (found.running, found.same_processor)
+    };
+    let place = PLACES.iter().find(is_it).map_or("", |(_, place, ..)| place);
+    let of_plan = |(at, plan): (usize, &MixedPlan)| {
+        let reading = |(kind, value): &MixedValue| MeasuredValue {
+            figure: PLACES.len() + at,
+            series: format!("{kind}: {place}"),
+            x: f64::from(found.count),
+            y: 0.0,
+            value: value(found),
+        };
+        plan.values.iter().map(reading).collect::<Vec<_>>()
+    };
+    MIXED.iter().enumerate().flat_map(of_plan).collect()
 }
 
 impl LabExperiment for PackagedCalls {
@@ -72,12 +141,28 @@ impl LabExperiment for PackagedCalls {
             words: format!("calls --batch {}", batches.join(",")),
             is_judged: true,
             kind: FigureKind::Lines,
+            second: None,
         };
-        PLACES.iter().map(plan).collect()
+        let of_places: Vec<FigurePlan> = PLACES.iter().map(plan).collect();
+        let mixed = MIXED.iter().map(|mixed| FigurePlan {
+            name: mixed.name.to_owned(),
+            title: mixed.title.to_owned(),
+            axis: Axis { title: mixed.axis.to_owned(), ..of_places[0].axis.clone() },
+            unit: mixed.unit,
+            direction: mixed.direction,
+            base: None,
+            // Their noise is that of the scheduler.
+            is_judged: false,
+            ..of_places[0].clone()
+        });
+        let mixed: Vec<FigurePlan> = mixed.collect();
+        of_places.into_iter().chain(mixed).chain(frames::plans()).collect()
     }
 
+    /// Batches, then frames of a device.
     fn points(&self) -> Vec<String> {
-        self.batches.iter().map(|batch| format!("{batch} together")).collect()
+        let batches = self.batches.iter().map(|batch| format!("{batch} together"));
+        batches.chain(self.has_frames.then(|| "frames of a device".to_owned())).collect()
     }
 
     /// One command measures all calls, in turn.
@@ -86,11 +171,15 @@ impl LabExperiment for PackagedCalls {
     }
 
     fn measure(&mut self, point: usize, _: usize) -> Result<MeasuredValues> {
-        let batch = *self.batches.get(point).context("a batch")?;
+        let Some(batch) = self.batches.get(point).copied() else {
+            let readings = frames::measure(PLACES.len() + MIXED.len(), self.quick)?;
+            return Ok(MeasuredValues { readings, warm_up: 1 });
+        };
         let words = [
             "calls".to_owned(),
             format!("--count={batch}"),
             "--rounds=1".to_owned(),
+            "--mixed".to_owned(),
             format!("--millis={}", self.millis),
         ];
         let words = [&words[..], &two_processors()?].concat();
@@ -105,20 +194,25 @@ impl LabExperiment for PackagedCalls {
                 figure,
                 series: format!("{title}, {way}"),
                 x,
+                y: 0.0,
                 value,
             }));
         }
         let nops = found.kernel.nop_ns.iter().map(|(_, nanos)| ("io_uring NOP, together", *nanos));
+        let polled = found.kernel.polled_nop_ns.iter();
+        let polled = polled.map(|(_, nanos)| ("io_uring NOP with SQPOLL, together", *nanos));
         let kernel: Vec<(&str, f64)> =
-            [(GETPID, found.kernel.getpid_ns)].into_iter().chain(nops).collect();
+            [(GETPID, found.kernel.getpid_ns)].into_iter().chain(nops).chain(polled).collect();
         for figure in 0..PLACES.len() {
             readings.extend(kernel.iter().map(|(series, value)| MeasuredValue {
                 figure,
                 series: (*series).to_owned(),
                 x,
+                y: 0.0,
                 value: *value,
             }));
         }
+        readings.extend(found.mixed.iter().flat_map(mixed_readings));
         // Each figure begins with a batch that does not count.
         Ok(MeasuredValues { readings, warm_up: 1 })
     }
@@ -131,7 +225,8 @@ impl LabExperiment for PackagedCalls {
             ("paper 3: Pentium 4 1.8 GHz, singly", 959.0),
             ("paper 3: Pentium 4 1.8 GHz, 100 together", 456.0),
         ];
-        for figure in figures.iter_mut() {
+        let are_calls = |figure: &&mut Figure| PLACES.iter().any(|(name, ..)| figure.name == *name);
+        for figure in figures.iter_mut().filter(are_calls) {
             figure.series.extend(papers.iter().map(|(name, nanos)| {
                 Reference { name: (*name).to_owned(), points: vec![(100.0, *nanos)] }.series()
             }));

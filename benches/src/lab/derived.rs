@@ -5,6 +5,20 @@ use std::collections::BTreeMap;
 
 use lab::{Direction, Figure, Point, Sample, Series};
 
+/// A paper's figures on two axes, as a series: places and values, in order.
+pub(crate) fn paper_series(name: &str, cells: &[(f64, f64, f64)]) -> Series {
+    let point = |(x, y, value): &(f64, f64, f64)| Point {
+        x: *x,
+        y: *y,
+        samples: vec![Sample { round: 0, value: *value }],
+        warm_up: 0,
+        discarded: 0,
+        marks: Vec::new(),
+    };
+    let points = cells.iter().map(point).collect();
+    Series { name: name.to_owned(), reference: true, points }
+}
+
 /// A paper's figures: places and values.
 pub(crate) struct Reference {
     /// Its series' name.
@@ -15,15 +29,8 @@ pub(crate) struct Reference {
 impl Reference {
     /// Beside what was measured.
     pub(crate) fn series(&self) -> Series {
-        let point = |(x, value): &(f64, f64)| Point {
-            x: *x,
-            samples: vec![Sample { round: 0, value: *value }],
-            warm_up: 0,
-            discarded: 0,
-            marks: Vec::new(),
-        };
-        let points = self.points.iter().map(point).collect();
-        Series { name: self.name.clone(), reference: true, points }
+        let cells: Vec<_> = self.points.iter().map(|(x, value)| (*x, 0.0, *value)).collect();
+        paper_series(&self.name, &cells)
     }
 
     /// The same value at all places.
@@ -59,7 +66,7 @@ pub(crate) fn relative(
         .series
         .iter()
         .filter_map(|series| {
-            let unit = series.at(anchor)?;
+            let unit = series.at(anchor, 0.0)?;
             let points = series.points.iter().filter_map(|point| ratios(point, unit));
             let points: Vec<Point> = points.collect();
             let name = series.name.clone();
@@ -91,7 +98,7 @@ pub(crate) fn share_of_base(
     let mut series: Vec<Series> = others
         .map(|series| {
             let points = series.points.iter().filter_map(|point| {
-                let mut ratios = ratios(point, base.at(point.x)?)?;
+                let mut ratios = ratios(point, base.beside(point)?)?;
                 ratios.samples.iter_mut().for_each(|sample| sample.value *= 100.0);
                 Some(ratios)
             });
@@ -109,7 +116,7 @@ pub(crate) fn share_of_base(
 }
 
 /// Ratios of the rounds that both points have.
-fn ratios(point: &Point, unit: &Point) -> Option<Point> {
+pub(crate) fn ratios(point: &Point, unit: &Point) -> Option<Point> {
     let ratios: BTreeMap<u32, f64> = point.ratios_to(unit);
     let samples: Vec<Sample> =
         ratios.into_iter().map(|(round, value)| Sample { round, value }).collect();
@@ -125,6 +132,7 @@ mod tests {
     fn figure() -> Figure {
         let point = |x, values: [f64; 2]| Point {
             x,
+            y: 0.0,
             samples: [0, 1].map(|round| Sample { round, value: values[round as usize] }).to_vec(),
             warm_up: 0,
             discarded: 0,
@@ -144,6 +152,7 @@ mod tests {
             command: "none".to_owned(),
             base: Some("Linux".to_owned()),
             kind: FigureKind::Lines,
+            second: None,
             series: vec![series("Linux", 10.0), series("split", 20.0)],
         }
     }

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use lab::plan::ExperimentName;
-use lab::{Axis, Direction, Figure, FigureKind, Scale};
+use lab::{Axis, Direction, Figure, FigureKind, Scale, SecondAxis};
 
 /// A figure before anything was measured.
 #[derive(Debug, Clone)]
@@ -26,6 +26,8 @@ pub(crate) struct FigurePlan {
     pub(crate) is_judged: bool,
     /// How it is drawn.
     pub(crate) kind: FigureKind,
+    /// The second axis, if that kind has one.
+    pub(crate) second: Option<SecondAxis>,
 }
 
 impl FigurePlan {
@@ -40,6 +42,7 @@ impl FigurePlan {
             command: format!("tasuki lab {}", self.words),
             base: self.base.map(str::to_owned),
             kind: self.kind,
+            second: self.second.clone(),
             series: Vec::new(),
         }
     }
@@ -59,6 +62,8 @@ pub(crate) struct MeasuredValue {
     pub(crate) series: String,
     /// The place on the figure's axis.
     pub(crate) x: f64,
+    /// That on the second axis; 0 without one.
+    pub(crate) y: f64,
     /// The value.
     pub(crate) value: f64,
 }

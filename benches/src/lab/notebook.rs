@@ -13,8 +13,10 @@ use super::experiment::{LabExperiment, MeasuredValue, MeasuredValues};
 
 /// A point of one set-up: its place among the points, and that of the set-up.
 type SetupPoint = (usize, usize);
-/// A place in a figure: figure, series, bits of x.
-type FigurePlace = (usize, String, u64);
+/// Bits of x and of y.
+type PlaceBits = (u64, u64);
+/// A place in a figure: figure, series, place on the axes.
+type FigurePlace = (usize, String, PlaceBits);
 
 /// See the module.
 pub(crate) struct Notebook {
@@ -69,12 +71,12 @@ impl Notebook {
     /// Takes what one measurement has found.
     pub(crate) fn insert(&mut self, cell: SetupPoint, round: u32, measured: &MeasuredValues) {
         for reading in &measured.readings {
-            let MeasuredValue { figure, series, x, value } = reading;
+            let MeasuredValue { figure, series, x, y, value } = reading;
             let Some(target) = self.figures.get_mut(*figure) else { continue };
-            let point = point_of(target, series, *x);
+            let point = point_of(target, series, (*x, *y));
             point.samples.push(Sample { round, value: *value });
             point.warm_up += measured.warm_up;
-            let place = (*figure, series.clone(), x.to_bits());
+            let place = (*figure, series.clone(), bits((*x, *y)));
             self.places.entry(cell).or_default().insert(place);
         }
     }
@@ -82,7 +84,7 @@ impl Notebook {
     /// A measurement to warm up, whose values do not count.
     pub(crate) fn warm(&mut self, cell: SetupPoint, measured: &MeasuredValues) {
         for reading in &measured.readings {
-            let place = (reading.figure, reading.series.clone(), reading.x.to_bits());
+            let place = (reading.figure, reading.series.clone(), bits((reading.x, reading.y)));
             self.places.entry(cell).or_default().insert(place);
         }
     }
@@ -104,9 +106,9 @@ impl Notebook {
         let judged = cells
             .flat_map(|(_, places)| places)
             .filter(|(figure, ..)| self.judged.get(*figure) == Some(&true));
-        let mut verdicts = judged.filter_map(|(figure, series, x)| {
+        let mut verdicts = judged.filter_map(|(figure, series, (x, y))| {
             let series = self.figures[*figure].series.iter().find(|it| it.name == *series)?;
-            let values = series.at(f64::from_bits(*x))?.values();
+            let values = series.at(f64::from_bits(*x), f64::from_bits(*y))?.values();
             Some(precision.judge(&values, Duration::ZERO))
         });
         verdicts.all(|verdict| verdict == Verdict::Narrow)
@@ -116,10 +118,10 @@ impl Notebook {
     pub(crate) fn experiment(&self, of: &dyn LabExperiment) -> Experiment {
         let mut figures = self.figures.clone();
         for (cell, count) in &self.discarded {
-            for (figure, series, x) in self.places.get(cell).into_iter().flatten() {
+            for (figure, series, place) in self.places.get(cell).into_iter().flatten() {
                 let point = figures[*figure].series.iter_mut().find(|it| it.name == *series);
-                let point =
-                    point.and_then(|it| it.points.iter_mut().find(|it| it.x.to_bits() == *x));
+                let point = point
+                    .and_then(|it| it.points.iter_mut().find(|it| bits((it.x, it.y)) == *place));
                 if let Some(point) = point {
                     point.discarded = *count;
                 }
@@ -133,33 +135,37 @@ impl Notebook {
     }
 }
 
+fn bits((x, y): (f64, f64)) -> PlaceBits {
+    (x.to_bits(), y.to_bits())
+}
+
 /// The point, which is made if it is not there.
-fn point_of<'a>(figure: &'a mut Figure, series: &str, x: f64) -> &'a mut Point {
+fn point_of<'a>(figure: &'a mut Figure, series: &str, (x, y): (f64, f64)) -> &'a mut Point {
     let at = figure.series.iter().position(|it| it.name == series).unwrap_or_else(|| {
         let (name, points) = (series.to_owned(), Vec::new());
         figure.series.push(Series { name, reference: false, points });
         figure.series.len() - 1
     });
     let points = &mut figure.series[at].points;
-    let at = points.partition_point(|point| point.x < x);
-    if points.get(at).is_none_or(|point| point.x.to_bits() != x.to_bits()) {
+    let at = points.partition_point(|point| (point.x, point.y) < (x, y));
+    if points.get(at).is_none_or(|point| bits((point.x, point.y)) != bits((x, y))) {
         let (samples, marks) = (Vec::new(), Vec::new());
-        points.insert(at, Point { x, samples, warm_up: 0, discarded: 0, marks });
+        points.insert(at, Point { x, y, samples, warm_up: 0, discarded: 0, marks });
     }
     &mut points[at]
 }
 
 /// Marks points whose interval is wide, and those that have fewer rounds than others at that place.
 fn mark(figure: &mut Figure) {
-    let most: BTreeMap<u64, usize> =
+    let most: BTreeMap<PlaceBits, usize> =
         figure.series.iter().flat_map(|it| &it.points).fold(BTreeMap::new(), |mut most, point| {
-            let rounds = most.entry(point.x.to_bits()).or_default();
+            let rounds = most.entry(bits((point.x, point.y))).or_default();
             *rounds = (*rounds).max(point.by_round().len());
             most
         });
     for point in figure.series.iter_mut().flat_map(|series| &mut series.points) {
         point.marks.clear();
-        let is_whole = most.get(&point.x.to_bits()) == Some(&point.by_round().len());
+        let is_whole = most.get(&bits((point.x, point.y))) == Some(&point.by_round().len());
         if point.discarded > 0 || !is_whole {
             point.marks.push(Mark::Partial);
         }

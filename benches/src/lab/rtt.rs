@@ -191,6 +191,7 @@ impl LabExperiment for Rtt {
             words: sweep.words() + &self.more_words,
             is_judged: figure.name == "mean",
             kind: FigureKind::Lines,
+            second: None,
         };
         let all = self.sweeps.iter().flat_map(|sweep| FIGURES.iter().map(move |it| (sweep, it)));
         let mut plans: Vec<FigurePlan> = all.map(|(sweep, figure)| plan(sweep, figure)).collect();
@@ -210,6 +211,7 @@ impl LabExperiment for Rtt {
                 words: sweep.words() + &self.more_words,
                 is_judged: false,
                 kind: FigureKind::Histogram,
+                second: None,
             });
         }
         plans
@@ -236,7 +238,8 @@ impl LabExperiment for Rtt {
         let sample = self.sample(setting, setup)?;
         let details = sample.trips.as_ref().context("what the sender tells of round trips")?;
         let series = title(setup).to_owned();
-        let reading = |figure, x, value| MeasuredValue { figure, series: series.clone(), x, value };
+        let reading =
+            |figure, x, value| MeasuredValue { figure, series: series.clone(), x, y: 0.0, value };
         let (first, x) = (sweep * FIGURES.len(), f64::from(place));
         let values = FIGURES.iter().enumerate().filter_map(|(at, figure)| {
             Some(reading(first + at, x, (figure.value)(&sample, details)?))

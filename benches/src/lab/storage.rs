@@ -69,6 +69,7 @@ impl LabExperiment for DiskReads {
             words: format!("storage --size {}", sizes.join(",")),
             is_judged,
             kind: FigureKind::Lines,
+            second: None,
         };
         let (higher, lower) = (Direction::Higher, Direction::Lower);
         vec![
@@ -95,6 +96,7 @@ impl LabExperiment for DiskReads {
             figure,
             series: TRANSPORTS[setup].to_owned(),
             x: f64::from(size),
+            y: 0.0,
             value,
         };
         let readings = [(0, row.mib()), (1, user), (2, system)].map(reading).to_vec();

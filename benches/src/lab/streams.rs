@@ -9,6 +9,7 @@ use lab::{Axis, Direction, Figure, FigureKind, Scale};
 
 use super::derived::{Reference, share_of_base};
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues, bytes_axis};
+use super::units::UnitSweep;
 use crate::args::Congestion;
 use crate::compare::output_of;
 use crate::hosts::{Host, Programs};
@@ -28,6 +29,17 @@ const REQUEST: u32 = 64;
 /// The second paper's rump kernel at one end, percent of Linux's, means over sizes.
 const PAPER_SEND: f64 = 10.3;
 const PAPER_RECEIVE: f64 = 24.7;
+
+/// Who takes turns.
+const SETUPS: [(LabSetup, Setup); 4] = [
+    (LabSetup::Linux, Setup::LinuxOn),
+    (LabSetup::Split, Setup::Split),
+    (LabSetup::Fused, Setup::Fused),
+    (LabSetup::Library, Setup::Library),
+];
+/// Further ones, for cells of transfer units alone.
+const UNIT_SETUPS: [(LabSetup, Setup); 2] =
+    [(LabSetup::Split, Setup::SplitNative), (LabSetup::Fused, Setup::FusedNative)];
 
 /// One of the figures.
 struct StreamFigure {
@@ -88,6 +100,7 @@ pub(crate) struct Streams {
     name: ExperimentName,
     figures: &'static [StreamFigure],
     sizes: Vec<u32>,
+    units: UnitSweep,
     bytes: u64,
     count: u32,
     setups: Vec<Setup>,
@@ -100,9 +113,16 @@ impl Streams {
     /// Bytes a second.
     pub(crate) fn throughput(tasuki: &Path, options: &LabOptions) -> Result<Self> {
         let usual = if options.quick { &QUICK_SIZES[..] } else { &SIZES };
+        let has_units = options.unit.is_some() || options.areas.is_some();
+        let usual = if has_units { &[] } else { usual };
         let given = options.size.as_ref().map(|places| places.all().to_vec());
         let sizes = given.unwrap_or_else(|| usual.to_vec());
-        Self::new(ExperimentName::Throughput, THROUGHPUT, sizes, tasuki, options)
+        let mut made = Self::new(ExperimentName::Throughput, THROUGHPUT, sizes, tasuki, options)?;
+        made.units = UnitSweep::new(options);
+        if !made.units.cells().is_empty() {
+            made.add_setups(options, &UNIT_SETUPS);
+        }
+        Ok(made)
     }
 
     /// Connections a second.
@@ -117,30 +137,54 @@ impl Streams {
         tasuki: &Path,
         options: &LabOptions,
     ) -> Result<Self> {
-        let all = [
-            (LabSetup::Linux, Setup::LinuxOn),
-            (LabSetup::Split, Setup::Split),
-            (LabSetup::Fused, Setup::Fused),
-            (LabSetup::Library, Setup::Library),
-        ];
-        let chosen = all.into_iter().filter(|(setup, _)| options.has(*setup));
-        let setups: Vec<Setup> = chosen.map(|(_, setup)| setup).collect();
         let programs = Programs {
             tasuki: tasuki.to_path_buf(),
             native: std::env::current_exe()?,
             peers: PathBuf::new(),
             build: Build::New,
         };
-        Ok(Self {
+        let mut made = Self {
             name,
             figures,
             sizes,
+            units: UnitSweep::none(),
             bytes: if options.quick { QUICK_BYTES } else { BYTES },
             count: if options.quick { QUICK_COUNT } else { COUNT },
-            hosts: setups.iter().map(|_| None).collect(),
-            setups,
+            hosts: Vec::new(),
+            setups: Vec::new(),
             programs,
-        })
+        };
+        made.add_setups(options, &SETUPS);
+        Ok(made)
+    }
+
+    /// Those that the options choose.
+    fn add_setups(&mut self, options: &LabOptions, all: &[(LabSetup, Setup)]) {
+        let chosen = all.iter().filter(|(setup, _)| options.has(*setup));
+        self.setups.extend(chosen.map(|(_, setup)| *setup));
+        self.hosts.resize_with(self.setups.len(), || None);
+    }
+
+    /// One cell of transfer units, in the directions that the set-up has.
+    fn measure_cell(&mut self, cell: usize, setup: usize) -> Result<MeasuredValues> {
+        let (bytes, areas) = *self.units.cells().get(cell).context("a cell")?;
+        let native = self.setups.get(setup).is_some_and(|setup| is_native(*setup));
+        let tests: Vec<(usize, Vec<String>)> = UnitSweep::tests(native)
+            .map(|(at, test)| (at, self.units.client(test, (bytes, areas))))
+            .collect();
+        let before = self.figures.len();
+        let host = self.host(setup)?;
+        let mut readings = Vec::new();
+        for (at, words) in tests {
+            readings.push(MeasuredValue {
+                figure: before + at,
+                series: host.setup().title().to_owned(),
+                x: f64::from(bytes),
+                y: f64::from(areas),
+                value: sample(host, &words)?.rate,
+            });
+        }
+        Ok(MeasuredValues { readings, warm_up: 0 })
     }
 
     fn host(&mut self, setup: usize) -> Result<&Host> {
@@ -180,12 +224,17 @@ impl LabExperiment for Streams {
             },
             is_judged: figure.is_judged,
             kind: FigureKind::Lines,
+            second: None,
         };
-        self.figures.iter().map(plan).collect()
+        let lines = self.figures.iter().map(plan);
+        let maps = self.units.plans(has_base.then_some("Linux"));
+        lines.chain(maps).collect()
     }
 
+    /// Sizes, then cells of transfer units.
     fn points(&self) -> Vec<String> {
-        self.sizes.iter().map(|size| lab::report::place(f64::from(*size), "B")).collect()
+        let sizes = self.sizes.iter().map(|size| lab::report::place(f64::from(*size), "B"));
+        sizes.chain(self.units.cells().iter().map(|cell| UnitSweep::title(*cell))).collect()
     }
 
     fn setups(&self) -> Vec<String> {
@@ -193,7 +242,13 @@ impl LabExperiment for Streams {
     }
 
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
-        let size = *self.sizes.get(point).context("a size")?;
+        let Some(size) = self.sizes.get(point).copied() else {
+            return self.measure_cell(point - self.sizes.len(), setup);
+        };
+        let is_native = self.setups.get(setup).is_some_and(|setup| is_native(*setup));
+        if is_native {
+            return Ok(MeasuredValues::default());
+        }
         let (bytes, count, figures) = (self.bytes, self.count, self.figures);
         let host = self.host(setup)?;
         let mut tests: Vec<&str> = figures.iter().map(|figure| figure.test).collect();
@@ -206,9 +261,7 @@ impl LabExperiment for Streams {
                 format!("--bytes={bytes}"),
                 format!("--count={count}"),
             ];
-            let said = output_of(host, &words, None)?;
-            let sample: Sample = serde_json::from_str(&said)
-                .with_context(|| format!("what the client prints: `{said}`"))?;
+            let sample = sample(host, &words)?;
             let of_it = figures.iter().enumerate().filter(|(_, figure)| figure.test == test);
             readings.extend(of_it.filter_map(|(figure, it)| {
                 let series = host.setup().title().to_owned();
@@ -216,6 +269,7 @@ impl LabExperiment for Streams {
                     figure,
                     series,
                     x: f64::from(size),
+                    y: 0.0,
                     value: (it.value)(&sample)?,
                 })
             }));
@@ -236,6 +290,18 @@ impl LabExperiment for Streams {
             let more = share_of_base(figure, (&share, &title), Direction::Higher, &[paper]);
             figures.extend(more);
         }
+        UnitSweep::conclude(figures);
         Vec::new()
     }
+}
+
+/// By the native API?
+fn is_native(setup: Setup) -> bool {
+    setup.tasuki().is_some_and(|tasuki| tasuki.native)
+}
+
+/// What a client measures.
+fn sample(host: &Host, words: &[String]) -> Result<Sample> {
+    let said = output_of(host, words, None)?;
+    serde_json::from_str(&said).with_context(|| format!("what the client prints: `{said}`"))
 }

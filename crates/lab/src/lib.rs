@@ -33,5 +33,5 @@ pub mod statistics;
 
 pub use results::{
     Axis, Calibration, Direction, Experiment, Figure, FigureKind, InvalidResults, MOST_FILE_BYTES,
-    Machine, Mark, Origin, Point, Results, Sample, Scale, Series,
+    Machine, Mark, Origin, Point, Results, Sample, Scale, SecondAxis, Series,
 };

@@ -3,7 +3,7 @@
 //!
 //! The page has everything in it: findings in sentences, the machine, plots, tables, commands. Its
 //! script draws the plots out of data in the page, so that they zoom, pan and hide series. Where no
-//! script runs, the plots of `plot` are shown, which are also the files beside the page.
+//! script runs, the plots of `picture` are shown, which are also the files beside the page.
 //!
 //! All text out of the results is escaped. Besides, the page's policy (Content-Security-Policy)
 //! lets the browser run nothing but the page's own script, which it names by its hash, and load
@@ -11,13 +11,18 @@
 
 mod escape;
 mod findings;
+mod frame;
+mod heat;
 mod number;
 mod page;
+mod picture;
 mod plot;
 mod scale;
+mod stacks;
 mod table;
 #[cfg(test)]
 mod tests;
+mod units;
 mod view;
 
 pub use self::number::place;
@@ -58,7 +63,7 @@ pub fn page(results: &Results) -> String {
 /// One plot as a file of its own.
 #[must_use]
 pub fn plot_svg(figure: &Figure) -> String {
-    plot::svg(&view::of_figure("", figure))
+    picture::svg(&view::of_figure("", figure))
 }
 
 /// At most six sentences that say what was found.

@@ -16,5 +16,5 @@ pub use reading::{
 };
 pub use schema::{
     Axis, Calibration, Direction, Experiment, FORMAT, Figure, FigureKind, Machine, Mark, Origin,
-    Point, Results, Sample, Scale, Series, VERSION,
+    Point, Results, Sample, Scale, SecondAxis, Series, VERSION,
 };

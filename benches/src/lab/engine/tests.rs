@@ -36,6 +36,7 @@ impl LabExperiment for Fake {
             words: "rtt".to_owned(),
             is_judged,
             kind: FigureKind::Lines,
+            second: None,
         };
         vec![figure("mean", true), figure("wild", false)]
     }
@@ -61,6 +62,7 @@ impl LabExperiment for Fake {
             figure,
             series: self.setups()[setup].clone(),
             x: point as f64,
+            y: 0.0,
             value,
         };
         let wild = f64::from(self.count);

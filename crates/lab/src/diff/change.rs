@@ -34,6 +34,8 @@ pub struct Change {
     pub series: String,
     /// Place on the horizontal axis; `None`: all points of the series together.
     pub x: Option<f64>,
+    /// Place on the second axis, if the figure has one.
+    pub y: Option<f64>,
     /// Unit of `before` and `after`. `x`: they are ratios, to the base or to the median before.
     pub unit: String,
     /// The base of these ratios.
@@ -94,6 +96,7 @@ impl Change {
             figure: pair.figure.to_owned(),
             series: pair.series.to_owned(),
             x: pair.x,
+            y: pair.y,
             unit: pair.unit.to_owned(),
             base: pair.to.map(str::to_owned),
             before: pair.median_before().unwrap_or(0.0),

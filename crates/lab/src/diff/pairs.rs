@@ -30,6 +30,8 @@ pub(super) struct Pair<'a> {
     pub(super) series: &'a str,
     /// The place; `None`: all points of the series together.
     pub(super) x: Option<f64>,
+    /// That on the second axis; `None` without one.
+    pub(super) y: Option<f64>,
     pub(super) unit: &'a str,
     pub(super) direction: Direction,
     /// The base whose ratio is compared; `None`: the values are.
@@ -100,7 +102,7 @@ fn whole_series<'a>(points: &[Pair<'a>]) -> Option<Pair<'a>> {
     let before = middles(points.iter().map(|pair| &pair.before).collect());
     let after = middles(points.iter().map(|pair| &pair.after).collect());
     let is_there = !before.is_empty() && !after.is_empty();
-    is_there.then(|| Pair { x: None, unit: "x", before, after, ..points[0].clone() })
+    is_there.then(|| Pair { x: None, y: None, unit: "x", before, after, ..points[0].clone() })
 }
 
 /// All pairs, in the order of the second file, and what has no counterpart.
@@ -120,6 +122,10 @@ pub(super) fn pairs<'a>(
         };
         if (&old.unit, old.direction) != (&new.unit, new.direction) {
             miss(name, "another unit or direction in each file");
+            continue;
+        }
+        if (&old.second, old.kind) != (&new.second, new.kind) {
+            miss(name, "another kind or second axis in each file");
             continue;
         }
         of_figure(&experiment.name, (old, new), absolute, &mut found, &mut miss);
@@ -161,8 +167,8 @@ fn of_figure<'a>(
         let bases = bases.filter(|_| !is_base);
         let mut points = Vec::new();
         for point in &series.points {
-            let Some(old_point) = earlier.at(point.x) else {
-                miss(format!("{name}/{}@{}", series.name, point.x), ONLY_AFTER);
+            let Some(old_point) = earlier.beside(point) else {
+                miss(format!("{name}/{}@{}", series.name, place(new, point)), ONLY_AFTER);
                 continue;
             };
             let (before, after, to) = compared((old_point, point), bases);
@@ -171,6 +177,7 @@ fn of_figure<'a>(
                 figure: &new.name,
                 series: &series.name,
                 x: Some(point.x),
+                y: new.second.is_some().then_some(point.y),
                 unit: if to.is_some() { "x" } else { &new.unit },
                 direction: new.direction,
                 to,
@@ -181,12 +188,20 @@ fn of_figure<'a>(
         }
         found.extend(whole_series(&points));
         found.extend(points);
-        for gone in earlier.points.iter().filter(|point| series.at(point.x).is_none()) {
-            miss(format!("{name}/{}@{}", series.name, gone.x), ONLY_BEFORE);
+        for gone in earlier.points.iter().filter(|point| series.beside(point).is_none()) {
+            miss(format!("{name}/{}@{}", series.name, place(old, gone)), ONLY_BEFORE);
         }
     }
     for gone in old.series.iter().filter(|it| !new.series.iter().any(|of| of.name == it.name)) {
         miss(format!("{name}/{}", gone.name), ONLY_BEFORE);
+    }
+}
+
+/// `x`, or `x,y` with a second axis.
+fn place(figure: &Figure, point: &Point) -> String {
+    match figure.second {
+        Some(_) => format!("{},{}", point.x, point.y),
+        None => point.x.to_string(),
     }
 }
 
@@ -195,7 +210,7 @@ fn compared<'a>(
     (before, after): (&Point, &Point),
     bases: Option<(&'a Series, &'a Series)>,
 ) -> (Rounds, Rounds, Option<&'a str>) {
-    let places = bases.and_then(|(old, new)| Some((old.at(before.x)?, new.at(after.x)?)));
+    let places = bases.and_then(|(old, new)| Some((old.beside(before)?, new.beside(after)?)));
     if let (Some((old, new)), Some((_, base))) = (places, bases) {
         let ratios = (before.ratios_to(old), after.ratios_to(new));
         if !ratios.0.is_empty() && !ratios.1.is_empty() {

@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use super::*;
 use crate::results::{
     Axis, Direction, Experiment, FORMAT, Figure, FigureKind, Machine, Origin, Point, Sample, Scale,
-    Series, VERSION,
+    SecondAxis, Series, VERSION,
 };
 
 const SIZES: [f64; 7] = [1e3, 4e3, 16e3, 64e3, 256e3, 1e6, 4e6];
@@ -54,7 +54,7 @@ fn run(seed: u64, rounds: u32, noise: f64, base: bool, planted: Option<Planted>)
             Sample { round, value }
         };
         let samples = (0..rounds).map(&mut sample).collect();
-        Point { x, samples, warm_up: 1, discarded: 0, marks: Vec::new() }
+        Point { x, y: 0.0, samples, warm_up: 1, discarded: 0, marks: Vec::new() }
     };
     let figures = FIGURES.map(|(name, direction)| Figure {
         name: name.to_owned(),
@@ -64,6 +64,7 @@ fn run(seed: u64, rounds: u32, noise: f64, base: bool, planted: Option<Planted>)
         direction,
         command: "none".to_owned(),
         kind: FigureKind::Lines,
+        second: None,
         base: base.then(|| SERIES[0].to_owned()),
         series: SERIES
             .map(|series| Series {
@@ -101,6 +102,37 @@ fn regressions(before: &Results, after: &Results) -> Vec<String> {
         format!("{}/{}@{place}", pair.figure, pair.series)
     };
     found.map(|(pair, _)| name(pair)).collect()
+}
+
+/// The same values as heat maps: all points lie above one place, each at one of the second axis.
+fn as_heat_maps(mut results: Results) -> Results {
+    for figure in &mut results.experiments[0].figures {
+        figure.kind = FigureKind::HeatMap;
+        figure.second = Some(SecondAxis { title: "areas".to_owned(), ..SecondAxis::default() });
+        for series in &mut figure.series {
+            for (at, point) in series.points.iter_mut().enumerate() {
+                (point.x, point.y) = (64.0, at as f64);
+            }
+        }
+    }
+    results
+}
+
+#[test]
+fn cells_of_heat_maps_are_compared_with_their_own() {
+    let planted = Planted { figure: "send", series: "split", x: Some(64e3), factor: 0.5 };
+    let before = as_heat_maps(run(11, 12, 0.01, true, None));
+    let mut after = as_heat_maps(run(12, 12, 0.01, true, Some(planted)));
+    after.experiments[0].figures[1].series[2].points.pop();
+    let found = compare(&before, &after, DiffOptions::default());
+    let worse: Vec<_> =
+        found.of(Judgement::Regression).iter().map(|it| (&it.figure[..], it.x, it.y)).collect();
+    assert_eq!(worse, [("send", Some(64.0), Some(3.0))]);
+    let missing: Vec<&str> = found.unpaired.iter().map(|it| &it.what[..]).collect();
+    assert_eq!(missing, ["synthetic/receive/fused@64,6"]);
+    let lines = run(13, 12, 0.01, true, None);
+    let other = compare(&lines, &after, DiffOptions::default());
+    assert!(other.changes.is_empty() && other.unpaired[0].reason.contains("another kind"));
 }
 
 #[test]

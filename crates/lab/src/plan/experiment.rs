@@ -11,6 +11,8 @@ pub enum ExperimentName {
     All,
     /// Round trips by length, power, gateways and loads, as in the fourth paper
     Rtt,
+    /// Where the time of a send goes, stage by stage, as in the first paper
+    Stages,
     /// Cost of handing a page area to another process, as in the first paper
     Handover,
     /// Bytes a second by the size of a write, as in the second paper
@@ -40,8 +42,9 @@ const QUICK: u32 = 10;
 
 impl ExperimentName {
     /// All, in the order in which they are measured.
-    pub const EACH: [Self; 6] = [
+    pub const EACH: [Self; 7] = [
         Self::Rtt,
+        Self::Stages,
         Self::Handover,
         Self::Throughput,
         Self::Calls,
@@ -66,24 +69,28 @@ impl ExperimentName {
                 ..of(
                     "rtt",
                     "Round-trip time between stream sockets",
-                    540,
+                    420,
                     &["--length", "--power", "--gateways", "--load", "--network-load", "--count"],
                 )
             },
+            Self::Stages => of("stages", "Where the time of a send goes", 180, &["--size"]),
             Self::Handover => Properties {
                 needs_root: false,
                 tools: &[],
-                ..of("handover", "Handing an area to another process", 150, &["--size"])
+                ..of("handover", "Handing an area to another process", 150, &["--size", "--relays"])
             },
-            Self::Throughput => {
-                of("throughput", "Bytes a second by the size of a write", 450, &["--size"])
-            }
+            Self::Throughput => of(
+                "throughput",
+                "Bytes a second by the size of a write",
+                420,
+                &["--size", "--unit", "--areas"],
+            ),
             Self::Calls => Properties {
                 needs_root: false,
                 tools: &[],
                 ..of("calls", "Calls that travel together", 150, &["--batch"])
             },
-            Self::Connections => of("connections", "Connections a second", 120, &[]),
+            Self::Connections => of("connections", "Connections a second", 90, &[]),
             Self::Storage => Properties {
                 tools: &["ip"],
                 ..of("storage", "Encryption above TCP and below it", 390, &["--size"])
@@ -114,6 +121,11 @@ impl ExperimentName {
     #[must_use]
     pub fn needs_root(self) -> bool {
         self.properties().needs_root
+    }
+
+    /// Does it take sizes below 1,024 bytes, as the first paper has them?
+    pub(super) fn has_small_sizes(self) -> bool {
+        self == Self::Stages
     }
 
     /// Programs that it runs.

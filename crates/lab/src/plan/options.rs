@@ -7,9 +7,12 @@ use clap::{Args, ValueEnum};
 
 use super::experiment::ExperimentName;
 use super::places::{
-    BATCHES, GATEWAYS, HostPlaces, LENGTHS, LOADS, NETWORK_LOADS, POWERS, Places, SIZES,
+    AREAS, BATCHES, GATEWAYS, HostPlaces, LENGTHS, LOADS, NETWORK_LOADS, POWERS, Places, RELAYS,
+    SIZES, UNITS,
 };
 
+/// Bytes of a write or block, at least; a send of which stages are measured may be shorter.
+const LEAST_SIZE: u32 = 1024;
 /// The most rounds of a run: more than any interval needs.
 const MOST_ROUNDS: i64 = 100;
 
@@ -48,7 +51,8 @@ pub struct LabOptions {
     /// Go on with the run of this directory, where it was interrupted
     #[arg(long = "continue", value_name = "DIR", conflicts_with_all = [
         "experiments", "quick", "time", "rounds", "out", "only", "length", "power", "gateways",
-        "load", "network_load", "count", "size", "batch",
+        "load", "network_load", "count", "size", "batch", "unit", "areas",
+        "relays",
     ])]
     pub resume: Option<PathBuf>,
     /// Measure only these set-ups
@@ -74,9 +78,19 @@ pub struct LabOptions {
     /// rtt: round trips of a sample [default: 2000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=100_000))]
     pub count: Option<u32>,
-    /// handover, throughput, storage: bytes of an area, write or block, 1024 to 4194304
+    /// stages, handover, throughput, storage: bytes of a send, area, write or block, 1024 to
+    /// 4194304, of a send from 256
     #[arg(long, value_name = "BYTES", value_parser = |word: &str| SIZES.parse(word))]
     pub size: Option<Places>,
+    /// handover: servers that hand a call on, 0 to 8
+    #[arg(long, value_name = "N", value_parser = |word: &str| RELAYS.parse(word))]
+    pub relays: Option<Places>,
+    /// throughput: bytes of an area, 1024 to 65536; A..B doubles
+    #[arg(long, value_name = "BYTES", value_parser = |word: &str| UNITS.parse(word))]
+    pub unit: Option<Places>,
+    /// throughput: areas that one request moves, 1 to 64; A..B doubles
+    #[arg(long, value_name = "N", value_parser = |word: &str| AREAS.parse(word))]
+    pub areas: Option<Places>,
     /// calls: calls that travel together, 1 to 1000; A..B doubles
     #[arg(long, value_name = "CALLS", value_parser = |word: &str| BATCHES.parse(word))]
     pub batch: Option<Places>,
@@ -128,6 +142,9 @@ impl LabOptions {
             ("--count", self.count.is_some()),
             ("--size", self.size.is_some()),
             ("--batch", self.batch.is_some()),
+            ("--relays", self.relays.is_some()),
+            ("--unit", self.unit.is_some()),
+            ("--areas", self.areas.is_some()),
         ];
         for (option, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
             if !chosen.iter().any(|it| it.axes().contains(&option)) {
@@ -138,6 +155,15 @@ impl LabOptions {
                     of.join(", ")
                 ));
             }
+        }
+        let least = self.size.as_ref().map_or(LEAST_SIZE, Places::first);
+        let other = chosen.iter().find(|it| it.axes().contains(&"--size") && !it.has_small_sizes());
+        if let Some(other) = other.filter(|_| least < LEAST_SIZE) {
+            return Err(format!(
+                "--size {least} is too small for {}: say {LEAST_SIZE} or more, or measure stages \
+                 alone",
+                other.name()
+            ));
         }
         let no_gateway = self.gateways.as_ref().is_some_and(|places| places.first() == 0);
         if self.network_load.is_some() && no_gateway {

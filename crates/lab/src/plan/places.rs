@@ -28,9 +28,15 @@ pub(super) struct PlacesRule {
 pub(super) const LENGTHS: PlacesRule =
     PlacesRule { least: 4, most: 8192, stride: Stride::Doubling, what: "bytes" };
 pub(super) const SIZES: PlacesRule =
-    PlacesRule { least: 1024, most: 4 << 20, stride: Stride::Doubling, what: "bytes" };
+    PlacesRule { least: 256, most: 4 << 20, stride: Stride::Doubling, what: "bytes" };
 pub(super) const BATCHES: PlacesRule =
     PlacesRule { least: 1, most: 1000, stride: Stride::Doubling, what: "calls" };
+pub(super) const UNITS: PlacesRule =
+    PlacesRule { least: 1024, most: 64 << 10, stride: Stride::Doubling, what: "bytes" };
+pub(super) const AREAS: PlacesRule =
+    PlacesRule { least: 1, most: 64, stride: Stride::Doubling, what: "areas" };
+pub(super) const RELAYS: PlacesRule =
+    PlacesRule { least: 0, most: 8, stride: Stride::By(1), what: "relays" };
 pub(super) const GATEWAYS: PlacesRule =
     PlacesRule { least: 0, most: 4, stride: Stride::By(1), what: "gateways" };
 pub(super) const LOADS: PlacesRule =

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::number::{place, short};
+use super::number::short;
 use super::view::{FigureView, PointView, SeriesView};
 use crate::results::Results;
 use crate::statistics::{Interval, NOISY, median_interval};
@@ -87,7 +87,7 @@ fn extreme(compared: &[Compared], word: &str, beats: fn(f64, f64) -> bool) -> Op
         "The {word} point is “{}” in “{}” at {}: {} times the value of {} ({} to {}; {}).",
         found.series.name,
         figure.title,
-        place(found.point.x, &figure.x_unit),
+        figure.place(found.point.x, found.point.y),
         short(ratio.middle),
         figure.base.as_deref().unwrap_or("the base"),
         short(ratio.low),

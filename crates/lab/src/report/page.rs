@@ -8,13 +8,21 @@ use sha2::{Digest as _, Sha256};
 use super::escape::{json, text};
 use super::findings::sentences;
 use super::number::short;
-use super::view::{FigureData, FigureView};
-use super::{plot, table};
-use crate::results::{Results, Sample};
+use super::units::machine_units;
+use super::view::{FigureView, PageData};
+use super::{picture, table};
+use crate::results::{FigureKind, Results, Sample};
 use crate::statistics::median_interval;
 
 const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+/// The kinds of figures that are no lines, pictures and units, then the page, which knows them all.
+const SCRIPT: &str = concat!(
+    include_str!("heat.js"),
+    include_str!("stacks.js"),
+    include_str!("picture.js"),
+    include_str!("units.js"),
+    include_str!("page.js")
+);
 
 /// The whole page.
 pub(super) fn html(results: &Results, experiments: &[Vec<FigureView>]) -> String {
@@ -38,9 +46,12 @@ pub(super) fn html(results: &Results, experiments: &[Vec<FigureView>]) -> String
     }
     machine(&mut html, results);
     html.push_str("</main>\n");
-    let data: Vec<FigureData> = experiments.iter().flatten().map(FigureView::data).collect();
+    let data = PageData {
+        figures: experiments.iter().flatten().map(FigureView::data).collect(),
+        units: machine_units(&results.machine.calibration),
+    };
     // Names are text and numbers are finite: encoding cannot fail.
-    let data = serde_json::to_string(&data).unwrap_or_else(|_| "[]".to_owned());
+    let data = serde_json::to_string(&data).unwrap_or_else(|_| "{}".to_owned());
     let _ = writeln!(
         html,
         "<script type=\"application/json\" id=\"data\">{}</script>\n<script>{SCRIPT}</script>\n\
@@ -100,16 +111,17 @@ fn one_figure(html: &mut String, figure: &FigureView) {
     let (id, title) = (&figure.id, text(&figure.title));
     let _ = writeln!(
         html,
-        "<article id=\"{id}\"><h3>{title}</h3>\n<p class=\"about\">{} by {}; {}. A bar is the 95 % \
-         interval of a median.{}</p>\n<div class=\"plot\" data-figure=\"{id}\">\
+        "<article id=\"{id}\"><h3>{title}</h3>\n<p class=\"about\">{} by {}; {}.{}{}</p>\n\
+         <div class=\"plot\" data-figure=\"{id}\">\
          <noscript>{}</noscript></div>",
         text(&figure.unit),
-        text(&figure.x_title),
+        text(&axes(figure)),
         figure.better(),
+        drawn(figure.kind),
         figure.base.as_ref().map_or(String::new(), |base| {
             format!(" × is the ratio to {} within rounds.", text(base))
         }),
-        plot::svg(figure),
+        picture::svg(figure),
     );
     let _ = writeln!(
         html,
@@ -118,6 +130,24 @@ fn one_figure(html: &mut String, figure: &FigureView) {
         table::html(figure),
         text(&figure.command)
     );
+}
+
+/// What lies on the axes.
+fn axes(figure: &FigureView) -> String {
+    match &figure.second {
+        Some(second) => format!("{} and {}", figure.x_title, second.title),
+        None => figure.x_title.clone(),
+    }
+}
+
+/// What a reader has to know of the kind of figure.
+fn drawn(kind: FigureKind) -> &'static str {
+    match kind {
+        FigureKind::Lines => " A bar is the 95 % interval of a median.",
+        FigureKind::Histogram => "",
+        FigureKind::HeatMap => " Each cell has the median; all maps have one scale of colours.",
+        FigureKind::StackedBars => " Each part has the number that the legend gives its name.",
+    }
 }
 
 fn machine(html: &mut String, results: &Results) {

@@ -1,17 +1,16 @@
-//! A plot as SVG, for the file beside the page and for browsers that run no script. The page's
-//! script draws the same.
+//! Lines and columns as SVG, for the file beside the page and for browsers that run no script. The
+//! page's script draws the same.
 
 use std::fmt::Write as _;
 
 use super::escape::text;
+use super::frame::{COLOURS, RIGHT, opening};
 use super::number::{place, short};
 use super::scale::AxisScale;
 use super::view::{FigureView, SeriesView};
 use crate::results::Scale;
 
-/// Colours that people with any colour vision tell apart (Okabe and Ito), darker where they would
-/// be too light on white. A series beyond them has another dash and another mark as well.
-const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#00795a", "#a8487f", "#7a6200", "#2b8fcb"];
+/// A series beyond [`COLOURS`] has another dash and another mark as well.
 const BASE_COLOUR: &str = "#333333";
 const DASHES: [&str; 4] = ["", "7 4", "2 3", "9 3 2 3"];
 
@@ -21,9 +20,7 @@ const REFERENCE_DASH: &str = "2 5";
 /// Of a histogram with few classes.
 const WIDEST_CLASS: f64 = 1.2;
 
-const WIDTH: f64 = 760.0;
 const LEFT: f64 = 70.0;
-const RIGHT: f64 = 740.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 360.0;
 /// Room for a line of the legend.
@@ -48,20 +45,12 @@ pub(super) fn svg(figure: &FigureView) -> String {
     let lines = figure.series.len().div_ceil(COLUMNS);
     let legend = BOTTOM + 60.0 + if by_series { NAMES } else { 0.0 };
     let height = legend + LINE * lines as f64;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
-         font-family=\"sans-serif\" font-size=\"12\" role=\"img\" aria-label=\"{title}\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
-         <text x=\"{LEFT}\" y=\"20\" font-size=\"15\">{title}, {unit} ({better})</text>\n",
-        title = text(&figure.title),
-        unit = text(&figure.unit),
-        better = figure.better(),
-    );
+    let mut svg = opening(figure, height);
     axes(&mut svg, figure, by_series, &x, &y);
     for (at, series) in figure.series.iter().enumerate() {
         let marks = Marks::of(series, at);
         let shift = by_series.then_some(at as f64);
-        let class = figure.is_histogram.then(|| class_ratio(&figure.places));
+        let class = figure.is_histogram().then(|| class_ratio(&figure.places));
         let _ = writeln!(svg, "<g>{}</g>", curve(series, &marks, (&x, &y), shift, class));
         let left = LEFT + (at % COLUMNS) as f64 * (RIGHT - LEFT) / COLUMNS as f64;
         let line = legend + LINE * (at / COLUMNS) as f64;

@@ -10,21 +10,36 @@ use super::view::{FigureView, PointView};
 pub(super) fn html(figure: &FigureView) -> String {
     let mut html = "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr>".to_owned();
     let _ = write!(html, "<th scope=\"col\">{}</th>", text(&figure.x_title));
+    if let Some(second) = &figure.second {
+        let _ = write!(html, "<th scope=\"col\">{}</th>", text(&second.title));
+    }
     for series in &figure.series {
         let _ = write!(html, "<th scope=\"col\">{}</th>", text(&series.name));
     }
     html.push_str("</tr></thead><tbody>\n");
-    for x in &figure.places {
-        let head = text(&place(*x, &figure.x_unit));
+    for (x, y) in rows(figure) {
+        let head = text(&place(x, &figure.x_unit));
         let _ = write!(html, "<tr><th scope=\"row\">{head}</th>");
+        if let Some(second) = figure.second_place(y) {
+            let _ = write!(html, "<th scope=\"row\">{}</th>", text(&second));
+        }
         for series in &figure.series {
-            let point = series.points.iter().find(|point| point.x == *x);
+            let point = series.points.iter().find(|point| (point.x, point.y) == (x, y));
             html.push_str(&point.map_or("<td></td>".to_owned(), cell));
         }
         html.push_str("</tr>\n");
     }
     html.push_str("</tbody></table></div>\n");
     html
+}
+
+/// The places that have a point, in order.
+fn rows(figure: &FigureView) -> Vec<(f64, f64)> {
+    let points = figure.series.iter().flat_map(|series| &series.points);
+    let mut rows: Vec<(f64, f64)> = points.map(|point| (point.x, point.y)).collect();
+    rows.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    rows.dedup();
+    rows
 }
 
 fn cell(point: &PointView) -> String {

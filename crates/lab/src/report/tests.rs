@@ -1,7 +1,7 @@
 use super::*;
 use crate::results::{
     Axis, Calibration, Direction, Experiment, FORMAT, FigureKind, Machine, Mark, Origin, Point,
-    Sample, Scale, Series, VERSION,
+    Sample, Scale, SecondAxis, Series, VERSION,
 };
 
 /// Of each round a value.
@@ -9,6 +9,7 @@ fn point(x: f64, values: &[f64]) -> Point {
     let sample = |(round, value): (usize, &f64)| Sample { round: round as u32, value: *value };
     Point {
         x,
+        y: 0.0,
         samples: values.iter().enumerate().map(sample).collect(),
         warm_up: 0,
         discarded: 0,
@@ -29,6 +30,7 @@ fn figure(name: &str, title: &str, direction: Direction, series: Vec<Series>) ->
         direction,
         command: "tasuki-bench compare --only linux-on,split".to_owned(),
         kind: FigureKind::Lines,
+        second: None,
         base: Some("Linux".to_owned()),
         series,
     }
@@ -185,6 +187,49 @@ fn zeroes_and_single_values_can_be_drawn() {
         let content = &file.content;
         assert!(!content.contains("NaN") && !content.contains("inf"), "{content}");
     }
+}
+
+/// A figure of that kind, of two series with a point for each pair of places.
+fn with_second(kind: FigureKind, second: SecondAxis) -> Figure {
+    let points = |by: f64| -> Vec<Point> {
+        let places = [1024.0, 4096.0].into_iter().flat_map(|x| [0.0, 1.0].map(|y| (x, y)));
+        places.map(|(x, y)| Point { y, ..point(x, &[by + y, by + y]) }).collect()
+    };
+    let both = vec![series("Linux", points(1.0)), series("split", points(3.0))];
+    let base = kind.may_have_base().then(|| "Linux".to_owned());
+    let plain = figure("second", "Second", Direction::Lower, both);
+    Figure { kind, second: Some(second), base, ..plain }
+}
+
+#[test]
+fn a_heat_map_has_a_cell_for_each_point() {
+    let second = SecondAxis { title: "areas".into(), unit: String::new(), names: Vec::new() };
+    let mut results = results();
+    results.experiments[0].figures = vec![with_second(FigureKind::HeatMap, second)];
+    results.check().expect("a good file");
+    let svg = plot_svg(&results.experiments[0].figures[0]);
+    // The paper, and two maps of four cells.
+    assert_eq!(svg.matches("<rect").count(), 1 + 2 * 4, "{svg}");
+    assert!(svg.contains(">Linux<") && svg.contains("#00224e") && svg.contains("#fee838"), "{svg}");
+    let page = page(&results);
+    assert!(page.contains("<th scope=\"row\">1 KiB</th><th scope=\"row\">1</th>"), "no rows");
+    assert!(page.contains("MiB/s by bytes per write and areas; lower"), "no axes");
+    let best = findings(&results).into_iter().find(|said| said.contains("worst point"));
+    assert!(best.expect("a sentence").contains("at 1 KiB × 0: 3 times"), "no place");
+}
+
+#[test]
+fn stacked_bars_have_numbered_parts() {
+    let names = vec!["first <".to_owned(), "second".to_owned()];
+    let second = SecondAxis { title: "stage".into(), unit: String::new(), names };
+    let mut results = results();
+    results.experiments[0].figures = vec![with_second(FigureKind::StackedBars, second)];
+    results.check().expect("a good file");
+    let svg = plot_svg(&results.experiments[0].figures[0]);
+    // The paper, two places with two bars of two parts, and the legend.
+    assert_eq!(svg.matches("<rect").count(), 1 + 2 * 2 * 2 + 2, "{svg}");
+    assert!(svg.contains("1 first &lt;") && svg.contains(">2 second<"), "{svg}");
+    assert!(page(&results).contains("<th scope=\"row\">second</th>"), "no names in the table");
 }
 
 #[test]

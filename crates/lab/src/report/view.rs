@@ -2,13 +2,17 @@
 
 use serde::Serialize;
 
-use crate::results::{Direction, Figure, FigureKind, Mark, Results, Scale};
+use super::number::place;
+use super::units::MachineUnit;
+use crate::results::{Direction, Figure, FigureKind, Mark, Results, Scale, SecondAxis};
 use crate::statistics::{Interval, NOISY, median_interval};
 
 /// A point and its statistics.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PointView {
     pub(super) x: f64,
+    /// On the second axis.
+    pub(super) y: f64,
     pub(super) rounds: usize,
     pub(super) value: Interval,
     /// To the base, of the rounds that both have.
@@ -39,10 +43,13 @@ pub(super) struct FigureView {
     pub(super) unit: String,
     pub(super) direction: Direction,
     pub(super) command: String,
-    pub(super) is_histogram: bool,
+    pub(super) kind: FigureKind,
+    pub(super) second: Option<SecondAxis>,
     pub(super) base: Option<String>,
     pub(super) series: Vec<SeriesView>,
     pub(super) places: Vec<f64>,
+    /// Those on the second axis.
+    pub(super) second_places: Vec<f64>,
 }
 
 /// All figures of a file, by experiment.
@@ -66,10 +73,11 @@ pub(super) fn of_figure(experiment: &str, figure: &Figure) -> FigureView {
         let points = series.points.iter().filter_map(|point| {
             let value = point.interval()?;
             let base =
-                base.filter(|_| !is_base && !series.reference).and_then(|base| base.at(point.x));
+                base.filter(|_| !is_base && !series.reference).and_then(|base| base.beside(point));
             let ratios = base.map(|base| point.ratios_to(base).into_values().collect::<Vec<_>>());
             Some(PointView {
                 x: point.x,
+                y: point.y,
                 rounds: point.by_round().len(),
                 value,
                 ratio: ratios.and_then(|ratios| median_interval(&ratios)),
@@ -91,11 +99,21 @@ pub(super) fn of_figure(experiment: &str, figure: &Figure) -> FigureView {
         unit: figure.unit.clone(),
         direction: figure.direction,
         command: figure.command.clone(),
-        is_histogram,
+        kind: figure.kind,
+        second: figure.second.clone(),
         base: figure.base.clone(),
         series: series.collect(),
         places: figure.places(),
+        second_places: figure.second_places(),
     }
+}
+
+/// All that the page's script reads.
+#[derive(Serialize)]
+pub(super) struct PageData<'a> {
+    pub(super) figures: Vec<FigureData<'a>>,
+    /// Times that the machine took for simple things.
+    pub(super) units: Vec<MachineUnit<'a>>,
 }
 
 /// The figure as the page's script reads it.
@@ -107,9 +125,12 @@ pub(super) struct FigureData<'a> {
     x_unit: &'a str,
     x_log: bool,
     unit: &'a str,
-    is_histogram: bool,
+    kind: FigureKind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    second: Option<&'a SecondAxis>,
     base: Option<&'a str>,
     places: &'a [f64],
+    second_places: &'a [f64],
     series: Vec<SeriesData<'a>>,
 }
 
@@ -118,15 +139,15 @@ struct SeriesData<'a> {
     name: &'a str,
     is_base: bool,
     is_reference: bool,
-    /// Place, middle, low, high, rounds.
-    values: Vec<[f64; 5]>,
-    ratios: Vec<[f64; 5]>,
+    /// Place, middle, low, high, rounds, place on the second axis.
+    values: Vec<[f64; 6]>,
+    ratios: Vec<[f64; 6]>,
 }
 
 impl FigureView {
     pub(super) fn data(&self) -> FigureData<'_> {
         let of = |point: &PointView, it: Interval| {
-            [point.x, it.middle, it.low, it.high, point.rounds as f64]
+            [point.x, it.middle, it.low, it.high, point.rounds as f64, point.y]
         };
         let series = self.series.iter().map(|series| SeriesData {
             name: &series.name,
@@ -146,17 +167,41 @@ impl FigureView {
             x_unit: &self.x_unit,
             x_log: self.x_scale == Scale::Log,
             unit: &self.unit,
-            is_histogram: self.is_histogram,
+            kind: self.kind,
+            second: self.second.as_ref(),
             base: self.base.as_deref(),
             places: &self.places,
+            second_places: &self.second_places,
             series: series.collect(),
         }
+    }
+
+    /// Is it drawn as columns, without noise of its own?
+    pub(super) fn is_histogram(&self) -> bool {
+        self.kind == FigureKind::Histogram
+    }
+
+    /// A place on the axes, for people.
+    pub(super) fn place(&self, x: f64, y: f64) -> String {
+        let across = place(x, &self.x_unit);
+        match self.second_place(y) {
+            None => across,
+            Some(down) if self.kind == FigureKind::StackedBars => format!("{across}, {down}"),
+            Some(down) => format!("{across} × {down}"),
+        }
+    }
+
+    /// A place on the second axis, for people: the name of a part, or a number with its unit.
+    pub(super) fn second_place(&self, y: f64) -> Option<String> {
+        let second = self.second.as_ref()?;
+        let name = second.names.get(y as usize).cloned();
+        Some(name.unwrap_or_else(|| place(y, &second.unit)))
     }
 
     /// Which values are better, in words.
     pub(super) fn better(&self) -> &'static str {
         match self.direction {
-            _ if self.is_histogram => "a class begins at its place",
+            _ if self.is_histogram() => "a class begins at its place",
             Direction::Higher => "higher is better",
             Direction::Lower => "lower is better",
         }

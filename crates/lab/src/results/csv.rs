@@ -2,25 +2,33 @@
 
 use std::fmt::Write as _;
 
-use super::schema::Figure;
+use super::schema::{Figure, Point};
 
 impl Figure {
     /// All samples, with a header line. Numbers are written so that reading them gives the same.
     #[must_use]
     pub fn csv(&self) -> String {
-        let mut text = "figure,series,x,x unit,round,value,unit\r\n".to_owned();
+        let mut text = "figure,series,x,x unit,y,round,value,unit\r\n".to_owned();
         let (figure, unit) = (cell(&self.name), cell(&self.unit));
         let x_unit = cell(&self.axis.unit);
         for series in &self.series {
             let name = cell(&series.name);
             for point in &series.points {
+                let y = cell(&self.second_place(point));
                 for sample in &point.samples {
                     let (x, round, value) = (point.x, sample.round, sample.value);
-                    let _ = write!(text, "{figure},{name},{x},{x_unit},{round},{value},{unit}\r\n");
+                    let place = format!("{x},{x_unit},{y}");
+                    let _ = write!(text, "{figure},{name},{place},{round},{value},{unit}\r\n");
                 }
             }
         }
         text
+    }
+
+    /// The place on the second axis: the name of a part, or the number; empty without such an axis.
+    fn second_place(&self, point: &Point) -> String {
+        let Some(second) = &self.second else { return String::new() };
+        second.names.get(point.y as usize).cloned().unwrap_or_else(|| point.y.to_string())
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::invalid::InvalidResults;
 use super::schema::{
-    Calibration, FORMAT, Figure, FigureKind, Point, Results, Sample, Series, VERSION,
+    Calibration, FORMAT, Figure, FigureKind, Point, Results, Sample, SecondAxis, Series, VERSION,
 };
 
 /// The longest file, bytes.
@@ -141,15 +141,71 @@ fn check_figure(figure: &Figure, path: &str, samples: &mut usize) -> Checked {
     if figure.base.is_some() && figure.base_series().is_none() {
         return Err(InvalidResults::new(format!("{path}.base"), "no series has this name"));
     }
-    if figure.base.is_some() && figure.kind == FigureKind::Histogram {
-        return Err(InvalidResults::new(format!("{path}.base"), "a histogram has none"));
+    if figure.base.is_some() && !figure.kind.may_have_base() {
+        return Err(InvalidResults::new(format!("{path}.base"), "this kind of figure has none"));
     }
+    let parts = check_second_axis(figure, path)?;
     let path = format!("{path}.series");
     check_names(&path, figure.series.iter().map(|series| &series.name[..]))?;
     for (at, series) in figure.series.iter().enumerate() {
-        check_series(series, &format!("{path}[{at}].points"), samples)?;
+        let path = format!("{path}[{at}].points");
+        check_series(series, &path, samples)?;
+        for (at, point) in series.points.iter().enumerate() {
+            if !parts.holds(point.y) {
+                let reason = parts.rule();
+                return Err(InvalidResults::new(format!("{path}[{at}].y"), reason));
+            }
+        }
     }
     Ok(())
+}
+
+/// What `y` may be in a figure.
+enum SecondPlaces {
+    None,
+    Any,
+    /// Places in a list of so many names.
+    Parts(usize),
+}
+
+impl SecondPlaces {
+    fn holds(&self, y: f64) -> bool {
+        match self {
+            Self::None => y == 0.0,
+            Self::Any => true,
+            Self::Parts(count) => y.fract() == 0.0 && y < *count as f64,
+        }
+    }
+
+    fn rule(&self) -> String {
+        match self {
+            Self::None | Self::Any => "this kind of figure has no second axis".to_owned(),
+            Self::Parts(count) => format!("it is no place among {count} names of parts"),
+        }
+    }
+}
+
+/// The second axis is there if the kind of figure has one, and names parts if they are stacked.
+fn check_second_axis(figure: &Figure, path: &str) -> Result<SecondPlaces, InvalidResults> {
+    let path = format!("{path}.second");
+    let refused = |reason| Err(InvalidResults::new(path.clone(), reason));
+    let second: &SecondAxis = match (&figure.second, figure.kind.has_second_axis()) {
+        (None, false) => return Ok(SecondPlaces::None),
+        (None, true) => return refused("it is missing"),
+        (Some(_), false) => return refused("this kind of figure has none"),
+        (Some(second), true) => second,
+    };
+    check_text(&format!("{path}.title"), &second.title)?;
+    most(&path, "names", second.names.len(), MOST_SERIES)?;
+    for (at, name) in second.names.iter().enumerate() {
+        check_text(&format!("{path}.names[{at}]"), name)?;
+    }
+    match (figure.kind == FigureKind::StackedBars, second.names.len()) {
+        (false, 0) => Ok(SecondPlaces::Any),
+        (false, _) => refused("only the parts of stacked bars have names"),
+        (true, 0) => refused("the parts of stacked bars have names"),
+        (true, count) => Ok(SecondPlaces::Parts(count)),
+    }
 }
 
 fn check_series(series: &Series, path: &str, samples: &mut usize) -> Checked {
@@ -157,11 +213,12 @@ fn check_series(series: &Series, path: &str, samples: &mut usize) -> Checked {
     for (at, point) in series.points.iter().enumerate() {
         let path = format!("{path}[{at}]");
         check_value(&format!("{path}.x"), point.x)?;
-        if before.is_some_and(|before| point.x <= before) {
-            let reason = "points are in order of x, and each is there once";
+        check_value(&format!("{path}.y"), point.y)?;
+        if before.is_some_and(|before| (point.x, point.y) <= before) {
+            let reason = "points are in order of x, then of y, and each is there once";
             return Err(InvalidResults::new(format!("{path}.x"), reason));
         }
-        before = Some(point.x);
+        before = Some((point.x, point.y));
         check_point(point, &path)?;
         *samples += point.samples.len();
         most(&path, "samples of the file", *samples, MOST_SAMPLES)?;

@@ -101,6 +101,9 @@ pub struct Figure {
     pub title: String,
     /// What lies on the horizontal axis.
     pub axis: Axis,
+    /// The second axis of a heat map or of stacked bars; the other kinds have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second: Option<SecondAxis>,
     /// The unit of the values.
     pub unit: String,
     /// Which values are better.
@@ -127,6 +130,13 @@ pub enum FigureKind {
     /// Parts of all by classes: the place is the lower bound of a class. It has no noise of its
     /// own, and is not compared with a base.
     Histogram,
+    /// A coloured cell for each pair of places on the two axes; each series is a map of its own.
+    #[serde(rename = "heat map")]
+    HeatMap,
+    /// A bar for each series at each place, made of the parts that the second axis names. It is not
+    /// compared with a base, since parts of two series need not mean the same.
+    #[serde(rename = "stacked bars")]
+    StackedBars,
 }
 
 impl FigureKind {
@@ -134,6 +144,33 @@ impl FigureKind {
     fn is_usual(&self) -> bool {
         *self == Self::Lines
     }
+
+    /// Do its points have places on a second axis?
+    #[must_use]
+    pub fn has_second_axis(self) -> bool {
+        matches!(self, Self::HeatMap | Self::StackedBars)
+    }
+
+    /// May its series be compared with one of them?
+    #[must_use]
+    pub fn may_have_base(self) -> bool {
+        matches!(self, Self::Lines | Self::HeatMap)
+    }
+}
+
+/// The second axis of a figure.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecondAxis {
+    /// What it is, such as `areas of a request` or `stage`.
+    pub title: String,
+    /// Its unit; empty if it has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub unit: String,
+    /// Of stacked bars: the names of the parts, in the order in which they are drawn. `y` is a
+    /// place in this list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
 }
 
 /// The horizontal axis.
@@ -177,16 +214,19 @@ pub struct Series {
     /// It was not measured in this run: figures of a paper, to stand beside the others.
     #[serde(default, skip_serializing_if = "is_false")]
     pub reference: bool,
-    /// Its points, in order of `x`.
+    /// Its points, in order of `x`, and of `y` where `x` is the same.
     pub points: Vec<Point>,
 }
 
-/// All samples of one place on the horizontal axis.
+/// All samples of one place on the axes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
     /// The place, 0 or above.
     pub x: f64,
+    /// The place on the second axis, 0 or above; 0 in a figure without one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub y: f64,
     /// All samples that count.
     pub samples: Vec<Sample>,
     /// Samples that were taken to warm up and do not count.
@@ -226,6 +266,12 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
+/// The same.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
+}
+
 impl Direction {
     /// By which part of the old value a ratio new to old is worse; below 0: better.
     #[must_use]
@@ -238,6 +284,12 @@ impl Direction {
 }
 
 impl Point {
+    /// Is it at the same place as the other?
+    #[must_use]
+    pub fn is_beside(&self, other: &Self) -> bool {
+        (self.x.to_bits(), self.y.to_bits()) == (other.x.to_bits(), other.y.to_bits())
+    }
+
     /// The median of each round, in order of rounds.
     #[must_use]
     pub fn by_round(&self) -> BTreeMap<u32, f64> {
@@ -273,10 +325,17 @@ impl Point {
 }
 
 impl Series {
-    /// The point at this place.
+    /// The point at these places on the two axes.
     #[must_use]
-    pub fn at(&self, x: f64) -> Option<&Point> {
-        self.points.iter().find(|point| point.x.to_bits() == x.to_bits())
+    pub fn at(&self, x: f64, y: f64) -> Option<&Point> {
+        let is_it = |it: &&Point| (it.x.to_bits(), it.y.to_bits()) == (x.to_bits(), y.to_bits());
+        self.points.iter().find(is_it)
+    }
+
+    /// The point at the same place as this one.
+    #[must_use]
+    pub fn beside(&self, point: &Point) -> Option<&Point> {
+        self.at(point.x, point.y)
     }
 }
 
@@ -291,8 +350,18 @@ impl Figure {
     /// All places on the horizontal axis, in order.
     #[must_use]
     pub fn places(&self) -> Vec<f64> {
+        self.places_of(|point| point.x)
+    }
+
+    /// All places on the second axis, in order.
+    #[must_use]
+    pub fn second_places(&self) -> Vec<f64> {
+        self.places_of(|point| point.y)
+    }
+
+    fn places_of(&self, of: fn(&Point) -> f64) -> Vec<f64> {
         let points = self.series.iter().flat_map(|series| &series.points);
-        let mut places: Vec<f64> = points.map(|point| point.x).collect();
+        let mut places: Vec<f64> = points.map(of).collect();
         places.sort_unstable_by(f64::total_cmp);
         places.dedup();
         places

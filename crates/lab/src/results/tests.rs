@@ -8,6 +8,7 @@ fn file() -> Value {
     let point = |x: u32, values: [f64; 2]| {
         json!({
             "x": x,
+            "y": 0,
             "samples": [{"round": 0, "value": values[0]}, {"round": 1, "value": values[1]}],
         })
     };
@@ -31,6 +32,7 @@ fn file() -> Value {
             "figures": [{
                 "name": "send", "title": "Send", "unit": "MiB/s", "direction": "higher",
                 "kind": "lines",
+                "second": null,
                 "axis": {"title": "bytes per write", "unit": "B", "scale": "log"},
                 "command": "tasuki-bench compare", "base": "Linux",
                 "series": [series("Linux", 100.0), series("split, \"=x\"", 150.0)],
@@ -85,7 +87,10 @@ fn a_refusal_names_the_field() {
         (&at("/name"), json!(""), format!("{path}.name: it is empty")),
         (&at("/title"), json!("a\u{1b}b"), format!("{path}.title: it has a control")),
         (&at("/kind"), json!("pie"), format!("{path}.kind: unknown variant `pie`")),
-        (&at("/kind"), json!("histogram"), format!("{path}.base: a histogram has none")),
+        (&at("/kind"), json!("histogram"), format!("{path}.base: this kind of figure has none")),
+        (&at("/kind"), json!("heat map"), format!("{path}.second: it is missing")),
+        (&at("/second"), json!({"title": "a"}), format!("{path}.second: this kind")),
+        (&at("/series/0/points/0/y"), json!(2), format!("{path}.series[0].points[0].y: this kind")),
         (&at("/series/0/reference"), json!(1), format!("{path}.series[0].reference: invalid")),
         ("/experiments/0/findings", json!([""]), "experiments[0].findings[0]: it is empty".into()),
         (&at("/direction"), json!("up"), format!("{path}.direction: unknown variant `up`")),
@@ -116,9 +121,9 @@ fn csv_has_all_samples_and_is_quoted() {
     let csv = results.experiments[0].figures[0].csv();
     let lines: Vec<&str> = csv.split("\r\n").collect();
     assert_eq!(lines.len(), 1 + 8 + 1, "{csv}");
-    assert_eq!(lines[0], "figure,series,x,x unit,round,value,unit");
-    assert_eq!(lines[1], "send,Linux,64,B,0,100,MiB/s");
-    assert_eq!(lines[8], "send,\"split, \"\"=x\"\"\",1024,B,1,450,MiB/s");
+    assert_eq!(lines[0], "figure,series,x,x unit,y,round,value,unit");
+    assert_eq!(lines[1], "send,Linux,64,B,,0,100,MiB/s");
+    assert_eq!(lines[8], "send,\"split, \"\"=x\"\"\",1024,B,,1,450,MiB/s");
 }
 
 #[test]
@@ -138,12 +143,54 @@ fn the_page_has_every_key() {
     results.experiments[0].findings = vec!["found".to_owned()];
     let figure = &mut results.experiments[0].figures[0];
     (figure.kind, figure.series[0].reference) = (FigureKind::Histogram, true);
+    figure.second =
+        Some(SecondAxis { title: "a".into(), unit: "B".into(), names: vec!["b".into()] });
+    figure.series[0].points[0].y = 1.0;
     let mut all = Vec::new();
     keys(&serde_json::to_value(results).expect("JSON"), &mut all);
     assert!(all.len() > 30);
     for key in all {
         assert!(page.contains(&format!("`{key}`")), "docs/reference/lab-results.md has no {key}");
     }
+}
+
+/// The file's figure with a second axis.
+fn with_second(kind: &str, second: &Value, ys: [u32; 2]) -> Value {
+    let mut file = file();
+    let figure = file.pointer_mut(FIGURE).expect("a figure");
+    (figure["kind"], figure["second"]) = (json!(kind), second.clone());
+    figure.as_object_mut().expect("an object").remove("base");
+    for series in figure["series"].as_array_mut().expect("series") {
+        for (point, y) in series["points"].as_array_mut().expect("points").iter_mut().zip(ys) {
+            (point["x"], point["y"]) = (json!(64), json!(y));
+        }
+    }
+    file
+}
+
+#[test]
+fn a_second_axis_is_for_its_kinds_and_its_places_are_checked() {
+    let plain = json!({"title": "areas", "unit": "B"});
+    let parts = json!({"title": "stage", "names": ["first", "second"]});
+    let results = parsed(&with_second("heat map", &plain, [0, 16])).expect("a good file");
+    let figure = &results.experiments[0].figures[0];
+    assert_eq!((figure.places(), figure.second_places()), (vec![64.0], vec![0.0, 16.0]));
+    assert!(figure.csv().contains("send,Linux,64,B,16,0,"), "{}", figure.csv());
+    let results = parsed(&with_second("stacked bars", &parts, [0, 1])).expect("a good file");
+    let csv = results.experiments[0].figures[0].csv();
+    assert!(csv.contains("send,Linux,64,B,second,0,"), "{csv}");
+    for (kind, second, ys, expected) in [
+        ("heat map", &parts, [0, 1], ".second: only the parts"),
+        ("stacked bars", &plain, [0, 1], ".second: the parts"),
+        ("stacked bars", &parts, [0, 2], ".y: it is no place among 2"),
+        ("heat map", &plain, [3, 3], ".x: points are in order of x, then of y"),
+    ] {
+        let said = parsed(&with_second(kind, second, ys)).expect_err(expected).to_string();
+        assert!(said.contains(expected), "{said}");
+    }
+    let mut file = with_second("stacked bars", &parts, [0, 1]);
+    file.pointer_mut(FIGURE).expect("a figure")["base"] = json!("Linux");
+    assert!(parsed(&file).is_err(), "stacked bars with a base");
 }
 
 proptest! {

@@ -124,7 +124,7 @@ fn list(changes: &[&Change]) -> String {
         vec![
             change.figure.clone(),
             change.series.clone(),
-            change.x.map_or("all".to_owned(), |x| x.to_string()),
+            place(change),
             short(change.before),
             short(change.after),
             unit,
@@ -133,6 +133,15 @@ fn list(changes: &[&Change]) -> String {
         ]
     }));
     table(&rows, &[false, false, true, true, true, false, true])
+}
+
+/// `x`, `x × y` in a figure with a second axis, or `all`.
+fn place(change: &Change) -> String {
+    match (change.x, change.y) {
+        (None, _) => "all".to_owned(),
+        (Some(x), None) => x.to_string(),
+        (Some(x), Some(y)) => format!("{x} × {y}"),
+    }
 }
 
 /// What could not be compared, as lines.
@@ -173,6 +182,7 @@ mod tests {
             figure: "send".to_owned(),
             series: "split".to_owned(),
             x: Some(64.0),
+            y: None,
             unit: "x".to_owned(),
             base: Some("Linux".to_owned()),
             before: 1.5,
@@ -214,6 +224,14 @@ mod tests {
             assert!(text.contains(line), "{line}\nis not in\n{text}");
         }
         assert!(!text.contains("Better"), "{text}");
+    }
+
+    #[test]
+    fn a_place_has_what_its_figure_has() {
+        let plain = change(Judgement::Unchanged);
+        let cell = Change { y: Some(16.0), ..plain.clone() };
+        let whole = Change { x: None, ..plain.clone() };
+        assert_eq!([plain, cell, whole].map(|it| place(&it)), ["64", "64 × 16", "all"]);
     }
 
     #[test]
