@@ -224,6 +224,7 @@ impl ResultsRun {
                 word(&measure.test)
             ),
             kind: FigureKind::Lines,
+            lanes: Vec::new(),
             base: (*first == base).then(|| base.title().to_owned()),
             series: series.collect(),
         })

@@ -144,6 +144,7 @@ mod tests {
             command: "none".to_owned(),
             base: Some("Linux".to_owned()),
             kind: FigureKind::Lines,
+            lanes: Vec::new(),
             series: vec![series("Linux", 10.0), series("split", 20.0)],
         }
     }

@@ -41,6 +41,7 @@ impl FigurePlan {
             base: self.base.map(str::to_owned),
             kind: self.kind,
             series: Vec::new(),
+            lanes: Vec::new(),
         }
     }
 }

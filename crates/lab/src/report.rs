@@ -13,11 +13,13 @@ mod escape;
 mod findings;
 mod number;
 mod page;
+mod picture;
 mod plot;
 mod scale;
 mod table;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod view;
 
 pub use self::number::place;
@@ -58,7 +60,7 @@ pub fn page(results: &Results) -> String {
 /// One plot as a file of its own.
 #[must_use]
 pub fn plot_svg(figure: &Figure) -> String {
-    plot::svg(&view::of_figure("", figure))
+    picture::svg(&view::of_figure("", figure))
 }
 
 /// At most six sentences that say what was found.

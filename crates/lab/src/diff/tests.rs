@@ -64,6 +64,7 @@ fn run(seed: u64, rounds: u32, noise: f64, base: bool, planted: Option<Planted>)
         direction,
         command: "none".to_owned(),
         kind: FigureKind::Lines,
+        lanes: Vec::new(),
         base: base.then(|| SERIES[0].to_owned()),
         series: SERIES
             .map(|series| Series {

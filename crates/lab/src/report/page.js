@@ -1,11 +1,11 @@
-"use strict";
 // Draws the plots of a report out of the data in the page. No library, no network, no markup made
 // of text: names go into the page as text nodes and attributes only. Colours are the style sheet's,
 // so a change of theme draws nothing again.
 //
 // One Plot is one figure: controls, canvas (SVG), a line that reads the point under the pointer,
 // and a legend that hides series. `view` is what the canvas shows, in the axes' own units (powers
-// of ten where an axis is logarithmic).
+// of ten where an axis is logarithmic). Figures that are no lines are classes of their own, in the
+// files before this one.
 //
 // With #selftest in its address the page works all controls of all plots and writes what it found
 // into an element of that name.
@@ -229,7 +229,7 @@
         const group = groups.get(point.at) || { path: "", bars: "", dots: [] };
         groups.set(point.at, group);
         const [x, y] = [this.across(point.x), this.up(point.middle)];
-        group.path += this.figure.is_histogram ? this.step(point) : `${group.path ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`;
+        group.path += this.figure.kind === "histogram" ? this.step(point) : `${group.path ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`;
         group.bars += `M${x.toFixed(1)} ${this.up(point.low).toFixed(1)}V${this.up(point.high).toFixed(1)}`;
         group.dots.push(this.dot(x, y, point.at));
       }
@@ -398,63 +398,72 @@
     });
   }
 
+  // The controls of lines and columns.
+  function testLines(plot, check, key) {
+    const click = (root, text) => [...root.querySelectorAll("button")].find((button) => button.textContent === text || button.ariaLabel === text).click();
+    const ticks = (plot) => [...plot.canvas.querySelectorAll("text")].map((text) => text.textContent).join("|");
+    const name = plot.figure.id;
+    const drawn = () => plot.canvas.querySelectorAll("g.series").length;
+    const path = () => plot.canvas.querySelector(".curve").getAttribute("d");
+    const all = plot.figure.series.filter((series) => series.values.length).length;
+    check(`${name}: draws every series`, drawn() === all && all > 0);
+    const box = plot.canvas.getBoundingClientRect();
+    plot.keys[0].click();
+    check(`${name}: a click on the legend hides a series`, drawn() === all - 1 && plot.keys[0].getAttribute("aria-pressed") === "false");
+    plot.keys[0].click();
+    check(`${name}: another click shows it`, drawn() === all);
+    click(plot.host, "none");
+    check(`${name}: all can be hidden`, drawn() === 0);
+    click(plot.host, "all");
+    const [before, path0] = [ticks(plot), path()];
+    click(plot.host, "Zoom in");
+    check(`${name}: zoom changes curve and ticks`, path() !== path0 && ticks(plot) !== before);
+    const zoomed = path();
+    key("ArrowLeft");
+    check(`${name}: a key pans`, path() !== zoomed);
+    key("0");
+    check(`${name}: a key shows all again`, path() === path0 && ticks(plot) === before);
+    const at = { clientX: box.left + box.width / 2, clientY: box.top + box.height / 2, cancelable: true };
+    plot.canvas.dispatchEvent(new WheelEvent("wheel", { ...at, deltaY: -100 }));
+    check(`${name}: the wheel alone scrolls the page`, path() === path0);
+    plot.canvas.dispatchEvent(new WheelEvent("wheel", { ...at, deltaY: -100, ctrlKey: true }));
+    check(`${name}: the wheel with the control key zooms`, path() !== path0);
+    click(plot.host, "All");
+    click(plot.host, "log y");
+    check(`${name}: a logarithmic axis`, path() !== path0 && drawn() > 0 && !plot.canvas.outerHTML.includes("NaN"));
+    click(plot.host, "log y");
+    check(`${name}: and a linear one again`, path() === path0);
+    const ratio = [...plot.host.querySelectorAll("button")].find((button) => button.textContent.startsWith("ratio to"));
+    if (ratio) {
+      ratio.click();
+      check(`${name}: ratios`, path() !== path0 && !plot.canvas.outerHTML.includes("NaN"));
+      ratio.click();
+    }
+    key("n");
+    check(`${name}: a key reads a point`, plot.reading.textContent.includes("rounds"));
+  }
+
   // Works all controls and gives a list of [what, whether it held].
   function selftest(plots) {
     const held = [];
     const check = (what, is) => held.push([what, Boolean(is)]);
-    const click = (root, text) => [...root.querySelectorAll("button")].find((button) => button.textContent === text || button.ariaLabel === text).click();
-    const ticks = (plot) => [...plot.canvas.querySelectorAll("text")].map((text) => text.textContent).join("|");
     for (const plot of plots) {
       const name = plot.figure.id;
-      const drawn = () => plot.canvas.querySelectorAll("g.series").length;
-      const path = () => plot.canvas.querySelector(".curve").getAttribute("d");
-      const key = (key) => plot.canvas.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true }));
-      const all = plot.figure.series.filter((series) => series.values.length).length;
-      check(`${name}: draws every series`, drawn() === all && all > 0);
       const box = plot.canvas.getBoundingClientRect();
-      check(`${name}: has a size within the window`, box.height > 200 && box.width > 250 && box.right <= innerWidth);
+      check(`${name}: has a size within the window`, box.height > 100 && box.width > 250 && box.right <= innerWidth);
       check(`${name}: has no undefined number`, !plot.canvas.outerHTML.includes("NaN") && !plot.canvas.outerHTML.includes("Infinity"));
-      plot.keys[0].click();
-      check(`${name}: a click on the legend hides a series`, drawn() === all - 1 && plot.keys[0].getAttribute("aria-pressed") === "false");
-      plot.keys[0].click();
-      check(`${name}: another click shows it`, drawn() === all);
-      click(plot.host, "none");
-      check(`${name}: all can be hidden`, drawn() === 0);
-      click(plot.host, "all");
-      const [before, path0] = [ticks(plot), path()];
-      click(plot.host, "Zoom in");
-      check(`${name}: zoom changes curve and ticks`, path() !== path0 && ticks(plot) !== before);
-      const zoomed = path();
-      key("ArrowLeft");
-      check(`${name}: a key pans`, path() !== zoomed);
-      key("0");
-      check(`${name}: a key shows all again`, path() === path0 && ticks(plot) === before);
-      const at = { clientX: box.left + box.width / 2, clientY: box.top + box.height / 2, cancelable: true };
-      plot.canvas.dispatchEvent(new WheelEvent("wheel", { ...at, deltaY: -100 }));
-      check(`${name}: the wheel alone scrolls the page`, path() === path0);
-      plot.canvas.dispatchEvent(new WheelEvent("wheel", { ...at, deltaY: -100, ctrlKey: true }));
-      check(`${name}: the wheel with the control key zooms`, path() !== path0);
-      click(plot.host, "All");
-      click(plot.host, "log y");
-      check(`${name}: a logarithmic axis`, path() !== path0 && drawn() > 0 && !plot.canvas.outerHTML.includes("NaN"));
-      click(plot.host, "log y");
-      check(`${name}: and a linear one again`, path() === path0);
-      const ratio = [...plot.host.querySelectorAll("button")].find((button) => button.textContent.startsWith("ratio to"));
-      if (ratio) {
-        ratio.click();
-        check(`${name}: ratios`, path() !== path0 && !plot.canvas.outerHTML.includes("NaN"));
-        ratio.click();
-      }
-      key("n");
-      check(`${name}: a key reads a point`, plot.reading.textContent.includes("rounds"));
+      const press = (key) => plot.canvas.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true }));
+      if (plot.test) plot.test(check, press);
+      else testLines(plot, check, press);
     }
     const paper = () => getComputedStyle(document.body).backgroundColor;
     const theme = document.getElementById("theme");
     const colours = [0, 1, 2].map(() => { const colour = paper(); theme.click(); return colour; });
     check("the theme's button changes the page", new Set(colours).size === 2);
     check("the page is as wide as the window", document.documentElement.scrollWidth <= innerWidth);
-    const themed = [...plots[0].canvas.querySelectorAll(".curve")].map((curve) => getComputedStyle(curve).stroke);
-    check("curves differ by colour or dash", plots[0].figure.series.length > 6 || new Set(themed).size === themed.length);
+    const lines = plots.find((plot) => !plot.test);
+    const themed = [...(lines?.canvas.querySelectorAll(".curve") ?? [])].map((curve) => getComputedStyle(curve).stroke);
+    check("curves differ by colour or dash", themed.length > 6 || new Set(themed).size === themed.length);
     check("something was found", document.querySelectorAll("#findings li").length > 0);
     check("no error", faults.length === 0);
     return held;
@@ -462,7 +471,9 @@
 
   themes();
   const figures = JSON.parse(document.getElementById("data").textContent);
-  const plots = figures.map((figure) => new Plot(document.querySelector(`[data-figure="${figure.id}"]`), figure));
+  const tools = { make, short, place, linearTicks };
+  const kinds = { timeline: timelines(Plot, tools) };
+  const plots = figures.map((figure) => new (kinds[figure.kind] ?? Plot)(document.querySelector(`[data-figure="${figure.id}"]`), figure));
   if (location.hash === "#selftest") {
     const colour = getComputedStyle(document.body).backgroundColor;
     const held = selftest(plots);

@@ -9,12 +9,13 @@ use super::escape::{json, text};
 use super::findings::sentences;
 use super::number::short;
 use super::view::{FigureData, FigureView};
-use super::{plot, table};
-use crate::results::{Results, Sample};
+use super::{picture, table};
+use crate::results::{FigureKind, Results, Sample};
 use crate::statistics::median_interval;
 
 const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+/// The kinds of figures that are no lines, then the page, which knows them all.
+const SCRIPT: &str = concat!(include_str!("timeline.js"), include_str!("page.js"));
 
 /// The whole page.
 pub(super) fn html(results: &Results, experiments: &[Vec<FigureView>]) -> String {
@@ -100,16 +101,17 @@ fn one_figure(html: &mut String, figure: &FigureView) {
     let (id, title) = (&figure.id, text(&figure.title));
     let _ = writeln!(
         html,
-        "<article id=\"{id}\"><h3>{title}</h3>\n<p class=\"about\">{} by {}; {}. A bar is the 95 % \
-         interval of a median.{}</p>\n<div class=\"plot\" data-figure=\"{id}\">\
+        "<article id=\"{id}\"><h3>{title}</h3>\n<p class=\"about\">{} by {}; {}.{}{}</p>\n\
+         <div class=\"plot\" data-figure=\"{id}\">\
          <noscript>{}</noscript></div>",
-        text(&figure.unit),
+        text(values(figure)),
         text(&figure.x_title),
         figure.better(),
+        drawn(figure.kind),
         figure.base.as_ref().map_or(String::new(), |base| {
             format!(" × is the ratio to {} within rounds.", text(base))
         }),
-        plot::svg(figure),
+        picture::svg(figure),
     );
     let _ = writeln!(
         html,
@@ -118,6 +120,20 @@ fn one_figure(html: &mut String, figure: &FigureView) {
         table::html(figure),
         text(&figure.command)
     );
+}
+
+/// What is drawn by the axis.
+fn values(figure: &FigureView) -> &str {
+    if figure.kind == FigureKind::Timeline { "What happened" } else { &figure.unit }
+}
+
+/// What a reader has to know of the kind of figure.
+fn drawn(kind: FigureKind) -> &'static str {
+    match kind {
+        FigureKind::Lines => " A bar is the 95 % interval of a median.",
+        FigureKind::Histogram => "",
+        FigureKind::Timeline => " A line is a packet, a bar is work that took as long.",
+    }
 }
 
 fn machine(html: &mut String, results: &Results) {

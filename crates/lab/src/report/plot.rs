@@ -7,7 +7,7 @@ use super::escape::text;
 use super::number::{place, short};
 use super::scale::AxisScale;
 use super::view::{FigureView, SeriesView};
-use crate::results::Scale;
+use crate::results::{FigureKind, Scale};
 
 /// Colours that people with any colour vision tell apart (Okabe and Ito), darker where they would
 /// be too light on white. A series beyond them has another dash and another mark as well.
@@ -61,7 +61,7 @@ pub(super) fn svg(figure: &FigureView) -> String {
     for (at, series) in figure.series.iter().enumerate() {
         let marks = Marks::of(series, at);
         let shift = by_series.then_some(at as f64);
-        let class = figure.is_histogram.then(|| class_ratio(&figure.places));
+        let class = (figure.kind == FigureKind::Histogram).then(|| class_ratio(&figure.places));
         let _ = writeln!(svg, "<g>{}</g>", curve(series, &marks, (&x, &y), shift, class));
         let left = LEFT + (at % COLUMNS) as f64 * (RIGHT - LEFT) / COLUMNS as f64;
         let line = legend + LINE * (at / COLUMNS) as f64;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::results::{Direction, Figure, FigureKind, Mark, Results, Scale};
+use crate::results::{Direction, Figure, FigureKind, Lane, Mark, Results, Scale};
 use crate::statistics::{Interval, NOISY, median_interval};
 
 /// A point and its statistics.
@@ -39,10 +39,11 @@ pub(super) struct FigureView {
     pub(super) unit: String,
     pub(super) direction: Direction,
     pub(super) command: String,
-    pub(super) is_histogram: bool,
+    pub(super) kind: FigureKind,
     pub(super) base: Option<String>,
     pub(super) series: Vec<SeriesView>,
     pub(super) places: Vec<f64>,
+    pub(super) lanes: Vec<Lane>,
 }
 
 /// All figures of a file, by experiment.
@@ -91,10 +92,11 @@ pub(super) fn of_figure(experiment: &str, figure: &Figure) -> FigureView {
         unit: figure.unit.clone(),
         direction: figure.direction,
         command: figure.command.clone(),
-        is_histogram,
+        kind: figure.kind,
         base: figure.base.clone(),
         series: series.collect(),
         places: figure.places(),
+        lanes: figure.lanes.clone(),
     }
 }
 
@@ -107,9 +109,11 @@ pub(super) struct FigureData<'a> {
     x_unit: &'a str,
     x_log: bool,
     unit: &'a str,
-    is_histogram: bool,
+    kind: FigureKind,
     base: Option<&'a str>,
     places: &'a [f64],
+    #[serde(skip_serializing_if = "<[Lane]>::is_empty")]
+    lanes: &'a [Lane],
     series: Vec<SeriesData<'a>>,
 }
 
@@ -146,19 +150,21 @@ impl FigureView {
             x_unit: &self.x_unit,
             x_log: self.x_scale == Scale::Log,
             unit: &self.unit,
-            is_histogram: self.is_histogram,
+            kind: self.kind,
             base: self.base.as_deref(),
             places: &self.places,
+            lanes: &self.lanes,
             series: series.collect(),
         }
     }
 
     /// Which values are better, in words.
     pub(super) fn better(&self) -> &'static str {
-        match self.direction {
-            _ if self.is_histogram => "a class begins at its place",
-            Direction::Higher => "higher is better",
-            Direction::Lower => "lower is better",
+        match (self.kind, self.direction) {
+            (FigureKind::Histogram, _) => "a class begins at its place",
+            (FigureKind::Timeline, _) => "all panels have one axis of time",
+            (FigureKind::Lines, Direction::Higher) => "higher is better",
+            (FigureKind::Lines, Direction::Lower) => "lower is better",
         }
     }
 }

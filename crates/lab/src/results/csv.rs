@@ -2,12 +2,15 @@
 
 use std::fmt::Write as _;
 
-use super::schema::Figure;
+use super::schema::{Figure, FigureKind};
 
 impl Figure {
     /// All samples, with a header line. Numbers are written so that reading them gives the same.
     #[must_use]
     pub fn csv(&self) -> String {
+        if self.kind == FigureKind::Timeline {
+            return self.csv_of_spans();
+        }
         let mut text = "figure,series,x,x unit,round,value,unit\r\n".to_owned();
         let (figure, unit) = (cell(&self.name), cell(&self.unit));
         let x_unit = cell(&self.axis.unit);
@@ -18,6 +21,20 @@ impl Figure {
                     let (x, round, value) = (point.x, sample.round, sample.value);
                     let _ = write!(text, "{figure},{name},{x},{x_unit},{round},{value},{unit}\r\n");
                 }
+            }
+        }
+        text
+    }
+
+    /// A timeline: one line a span.
+    fn csv_of_spans(&self) -> String {
+        let mut text = "figure,panel,lane,from,until,unit,bytes\r\n".to_owned();
+        let (figure, unit) = (cell(&self.name), cell(&self.axis.unit));
+        for lane in &self.lanes {
+            let (panel, name) = (cell(&lane.panel), cell(&lane.name));
+            for span in &lane.spans {
+                let (from, until, bytes) = (span.from, span.until, span.bytes);
+                let _ = write!(text, "{figure},{panel},{name},{from},{until},{unit},{bytes}\r\n");
             }
         }
         text

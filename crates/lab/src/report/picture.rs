@@ -1,0 +1,13 @@
+//! A figure as SVG, each kind in its own way.
+
+use super::view::FigureView;
+use super::{plot, timeline};
+use crate::results::FigureKind;
+
+/// The picture.
+pub(super) fn svg(figure: &FigureView) -> String {
+    match figure.kind {
+        FigureKind::Lines | FigureKind::Histogram => plot::svg(figure),
+        FigureKind::Timeline => timeline::svg(figure),
+    }
+}
