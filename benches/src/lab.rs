@@ -18,7 +18,9 @@ mod experiment;
 mod folder;
 mod handover;
 mod notebook;
+mod packets;
 mod part;
+mod paths;
 mod rtt;
 mod session;
 mod storage;
@@ -40,10 +42,13 @@ use self::engine::EngineEnd;
 use self::experiment::LabExperiment;
 use self::folder::{RunFolder, RunState};
 use self::handover::Handovers;
+use self::packets::PacketTimes;
+use self::paths::BadPaths;
+pub(crate) use self::paths::{BadWireArgs, bad_wire};
 use self::rtt::Rtt;
 pub(crate) use self::rtt::{BackgroundArgs, background};
 use self::session::{Session, new_results};
-use self::storage::DiskReads;
+use self::storage::DiskTransfers;
 use self::streams::Streams;
 
 /// The words of `lab`.
@@ -257,7 +262,9 @@ fn made(
         ExperimentName::Connections => Box::new(Streams::connections(tasuki, options)?),
         ExperimentName::Handover => Box::new(Handovers::new(options)),
         ExperimentName::Calls => Box::new(PackagedCalls::new(options)),
-        ExperimentName::Storage => Box::new(DiskReads::new(tasuki, options)),
+        ExperimentName::Packets => Box::new(PacketTimes::new(tasuki, options)),
+        ExperimentName::Paths => Box::new(BadPaths::new(tasuki, options)),
+        ExperimentName::Storage => Box::new(DiskTransfers::new(tasuki, options)),
         ExperimentName::Rtt | ExperimentName::All => {
             Box::new(Rtt::new(tasuki.to_path_buf(), options)?)
         }

@@ -51,6 +51,11 @@ pub(crate) fn bytes_axis(title: &str) -> Axis {
     Axis { title: title.to_owned(), unit: "B".to_owned(), scale: Scale::Log }
 }
 
+/// Any other axis.
+pub(crate) fn linear_axis(title: &str, unit: &str) -> Axis {
+    Axis { title: title.to_owned(), unit: unit.to_owned(), scale: Scale::Linear }
+}
+
 /// One value that was measured.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MeasuredValue {

@@ -21,6 +21,10 @@ pub enum ExperimentName {
     Connections,
     /// Reads of a disk plain, by TLS, sealed and by ESP, as in the fifth paper
     Storage,
+    /// Packets of a block on a time axis, by ESP and sealed, as in the fifth paper
+    Packets,
+    /// Goodput over a path with loss, delay and a queue
+    Paths,
 }
 
 /// What an experiment is like.
@@ -40,13 +44,15 @@ const QUICK: u32 = 10;
 
 impl ExperimentName {
     /// All, in the order in which they are measured.
-    pub const EACH: [Self; 6] = [
+    pub const EACH: [Self; 8] = [
         Self::Rtt,
         Self::Handover,
         Self::Throughput,
         Self::Calls,
         Self::Connections,
         Self::Storage,
+        Self::Packets,
+        Self::Paths,
     ];
 
     fn properties(self) -> Properties {
@@ -66,7 +72,7 @@ impl ExperimentName {
                 ..of(
                     "rtt",
                     "Round-trip time between stream sockets",
-                    540,
+                    430,
                     &["--length", "--power", "--gateways", "--load", "--network-load", "--count"],
                 )
             },
@@ -75,9 +81,12 @@ impl ExperimentName {
                 tools: &[],
                 ..of("handover", "Handing an area to another process", 150, &["--size"])
             },
-            Self::Throughput => {
-                of("throughput", "Bytes a second by the size of a write", 450, &["--size"])
-            }
+            Self::Throughput => of(
+                "throughput",
+                "Bytes a second by the size of a write",
+                300,
+                &["--size", "--peers"],
+            ),
             Self::Calls => Properties {
                 needs_root: false,
                 tools: &[],
@@ -86,7 +95,20 @@ impl ExperimentName {
             Self::Connections => of("connections", "Connections a second", 120, &[]),
             Self::Storage => Properties {
                 tools: &["ip"],
-                ..of("storage", "Encryption above TCP and below it", 390, &["--size"])
+                ..of(
+                    "storage",
+                    "Encryption above TCP and below it",
+                    350,
+                    &["--size", "--delay", "--cipher"],
+                )
+            },
+            Self::Packets => Properties {
+                tools: &["ip"],
+                ..of("packets", "Packets of a block on a time axis", 60, &["--size", "--delay"])
+            },
+            Self::Paths => Properties {
+                tools: &["ip", "tc", "sysctl", "taskset"],
+                ..of("paths", "Goodput over a bad path", 240, &["--loss", "--delay", "--queue"])
             },
         }
     }
