@@ -4,7 +4,7 @@
 //! While `tasuki disk bench` reads blocks one after the other, both instances are captured
 //! (`tasuki capture`) and traced (`tasuki stages --marks`). Both have the time of one machine, so
 //! they fit together once the two clocks do: frames have the system's, marks CLOCK_MONOTONIC. Of
-//! all requests one in the middle is taken.
+//! all requests in the second half, that is taken whose time is in the middle.
 //!
 //! The wire has no offloads, so a frame is a packet ([`StorageLink::packets`]).
 
@@ -202,20 +202,27 @@ fn requests(marks: &[Mark], delay: f64) -> Vec<f64> {
     begins
 }
 
-/// The request in the middle, out of what both sides have seen.
-fn transfer(target: &SideRecord, initiator: &SideRecord, delay: f64) -> Result<Transfer> {
+/// When the typical request left, and the next one: of those in the second half, for which both
+/// sides have marks, the one whose time is in the middle.
+fn typical(target: &SideRecord, initiator: &SideRecord, delay: f64) -> Result<(f64, f64)> {
     let begins = requests(&target.marks, delay);
-    // The first ones are the login's, and the last one has no next one.
-    let middle = begins.len() / 2;
-    let (Some(&disk), Some(&next)) = (begins.get(middle), begins.get(middle + 1)) else {
-        anyhow::bail!("{} requests were seen, which are too few", begins.len());
-    };
     let left = |disk: f64| {
         let until = disk - 0.9 * delay * 1000.0;
         let mut sent = initiator.frames.iter().filter(|it| it.sent && it.at <= until);
-        sent.next_back().map(|frame| frame.at).context("no request left before its block")
+        sent.next_back().map(|frame| frame.at)
     };
-    let (begin, end) = (left(disk)?, left(next)?);
+    let whole = |pair: &[f64]| Some((left(pair[0])?, left(pair[1])?));
+    // The last one has no next one.
+    let later = begins.get(begins.len() / 2..).unwrap_or_default();
+    let mut all: Vec<(f64, f64)> = later.windows(2).filter_map(whole).collect();
+    all.sort_by(|a, b| (a.1 - a.0).total_cmp(&(b.1 - b.0)));
+    let found = all.get(all.len() / 2).copied();
+    found.with_context(|| format!("{} requests were seen, which are too few", begins.len()))
+}
+
+/// A request out of what both sides have seen.
+fn transfer(target: &SideRecord, initiator: &SideRecord, delay: f64) -> Result<Transfer> {
+    let (begin, end) = typical(target, initiator, delay)?;
     let at = |nanos: f64| (nanos - begin) / 1000.0;
     let within = |frame: &&PassedFrame| frame.at >= begin && frame.at < end;
     let data = |side: &SideRecord, sent: bool| -> Vec<f64> {
@@ -300,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_request_is_put_on_one_axis() {
+    fn a_typical_request_is_put_on_one_axis() {
         use TraceStage::{CipherDone, Descriptor, Disk, DiskDone, EspSeal, Seal};
         // Three requests, 5 ms apart; the wire takes 1 ms.
         let begin = |at: u64| {

@@ -162,7 +162,8 @@ mod tests {
         let names: Vec<&str> = all.iter().map(|axis| axis.property.name()).collect();
         assert_eq!(names, ["loss", "delay", "queue"]);
         for axis in all {
-            assert_eq!(of(&axis.words()), [axis.clone()], "{}", axis.words());
+            let again = of(&axis.words());
+            assert_eq!(again, std::slice::from_ref(&axis), "{}", axis.words());
         }
         let [loss, delay] = &of("paths --loss 0..3 --delay 5..100 --queue 64")[..] else {
             panic!()
