@@ -53,7 +53,8 @@ pub(crate) struct ClientArgs {
     /// Round trips (rtt).
     #[arg(long, default_value_t = 2000)]
     pub(crate) count: u32,
-    /// End after so many seconds, with the round trips that there are (rtt).
+    /// End after so many seconds, with the round trips that there are (rtt), or write for so many
+    /// (goodput).
     #[arg(long, value_name = "SECONDS")]
     pub(crate) most_seconds: Option<f64>,
     /// Use smoltcp, in this process, over this TAP device.

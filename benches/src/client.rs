@@ -5,7 +5,8 @@
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 
@@ -16,6 +17,11 @@ use crate::row::{Sample, TripDetails};
 use crate::smoltcp_peer::Smoltcp;
 use crate::transport::{Bulk, Connect, MOST_READ, TransferUnit};
 use crate::turns;
+
+/// Seconds of a measurement of goodput without `--most-seconds`.
+const GOODPUT_SECONDS: f64 = 4.0;
+/// How long the answer of such a measurement may be late: retransmissions have long timeouts.
+const GOODPUT_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Whatever `std::net` is on.
 struct Std<'a> {
@@ -51,10 +57,11 @@ pub(crate) fn run(args: &ClientArgs) -> anyhow::Result<()> {
         Some(tap) => measure(args, &mut Smoltcp::open(tap)?),
         None if args.native => measure(args, &mut Native),
         None => {
-            let in_bulk = matches!(args.test, Test::Send | Test::Receive);
+            let in_bulk = matches!(args.test, Test::Send | Test::Receive | Test::Goodput);
             let mut stack = Std { congestion: in_bulk.then_some(&args.congestion) };
             match args.test {
                 Test::Turns => turns(args, &mut stack),
+                Test::Goodput => goodput(args, &mut stack),
                 _ => measure(args, &mut stack),
             }
         }
@@ -68,6 +75,7 @@ fn measure(args: &ClientArgs, stack: &mut impl Connect) -> anyhow::Result<()> {
             Test::Rtt => round_trips(args, stack, size)?,
             Test::Connect => connections(args, stack, size)?,
             Test::Turns => anyhow::bail!("two processes share sockets of the POSIX calls only"),
+            Test::Goodput => anyhow::bail!("goodput is measured by the POSIX calls only"),
         };
         println!("{}", serde_json::to_string(&sample)?);
     }
@@ -80,6 +88,26 @@ fn turns(args: &ClientArgs, stack: &mut Std<'_>) -> anyhow::Result<()> {
         let stream = start(args, stack, size, 2 * u64::from(args.count))?;
         let times = turns::times(stream, size as usize, args.count)?;
         println!("{}", serde_json::to_string(&summary(args.test, size, times))?);
+    }
+    Ok(())
+}
+
+/// Writes for a time on each connection. A second thread does it, since a write may wait for longer
+/// than the answer. The connection ends by a reset, so nothing of it is sent any more.
+fn goodput(args: &ClientArgs, stack: &mut Std<'_>) -> anyhow::Result<()> {
+    let time = Duration::from_secs_f64(args.most_seconds.unwrap_or(GOODPUT_SECONDS));
+    for &size in &args.size {
+        let stream = Arc::new(start(args, stack, size, time.as_millis() as u64)?);
+        SockRef::from(&*stream).set_linger(Some(Duration::ZERO))?;
+        let (writer, buffer) = (Arc::clone(&stream), vec![0xa5; size as usize]);
+        std::thread::spawn(move || while (&*writer).write_all(&buffer).is_ok() {});
+        stream.set_read_timeout(Some(time + GOODPUT_PATIENCE))?;
+        let mut bytes = [0; 8];
+        (&*stream).read_exact(&mut bytes)?;
+        let rate = u64::from_le_bytes(bytes) as f64 / f64::from(1 << 20) / time.as_secs_f64();
+        println!("{}", serde_json::to_string(&Sample::of_rate(args.test, size, rate))?);
+        // The writer finds it closed.
+        let _ = stream.shutdown(std::net::Shutdown::Both);
     }
     Ok(())
 }

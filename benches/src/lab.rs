@@ -19,7 +19,9 @@ mod folder;
 mod frames;
 mod handover;
 mod notebook;
+mod packets;
 mod part;
+mod paths;
 mod rtt;
 mod session;
 mod stages;
@@ -43,11 +45,14 @@ use self::engine::EngineEnd;
 use self::experiment::LabExperiment;
 use self::folder::{RunFolder, RunState};
 use self::handover::Handovers;
+use self::packets::PacketTimes;
+use self::paths::BadPaths;
+pub(crate) use self::paths::{BadWireArgs, bad_wire};
 use self::rtt::Rtt;
 pub(crate) use self::rtt::{BackgroundArgs, background};
 use self::session::{Session, new_results};
 use self::stages::SendStages;
-use self::storage::DiskReads;
+use self::storage::DiskTransfers;
 use self::streams::Streams;
 
 /// The words of `lab`.
@@ -262,7 +267,9 @@ fn made(
         ExperimentName::Handover => Box::new(Handovers::new(options)),
         ExperimentName::Stages => Box::new(SendStages::new(tasuki, options)),
         ExperimentName::Calls => Box::new(PackagedCalls::new(options)),
-        ExperimentName::Storage => Box::new(DiskReads::new(tasuki, options)),
+        ExperimentName::Packets => Box::new(PacketTimes::new(tasuki, options)),
+        ExperimentName::Paths => Box::new(BadPaths::new(tasuki, options)),
+        ExperimentName::Storage => Box::new(DiskTransfers::new(tasuki, options)),
         ExperimentName::Rtt | ExperimentName::All => {
             Box::new(Rtt::new(tasuki.to_path_buf(), options)?)
         }

@@ -163,6 +163,9 @@ enum Command {
     /// Sends datagrams over a link for `lab`.
     #[command(hide = true)]
     Background(lab::BackgroundArgs),
+    /// A wire with losses and a delay for `lab`.
+    #[command(hide = true)]
+    BadWire(lab::BadWireArgs),
     /// The client of `fairness`.
     #[command(hide = true)]
     Neighbour(fairness::NeighbourArgs),
@@ -212,6 +215,7 @@ fn part(command: Command) -> anyhow::Result<()> {
         Command::Lab(_) => Ok(()),
         Command::Calibrate => lab::calibrate(),
         Command::Background(args) => lab::background(&args),
+        Command::BadWire(args) => lab::bad_wire(&args),
         Command::All(args) => all::run(&args),
         Command::Targets(args) => all::targets(&args),
         Command::Tables(args) => all::tables(&args),

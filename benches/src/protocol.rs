@@ -28,6 +28,9 @@ pub(crate) enum Test {
     Connect,
     /// Round trips of one connection by two processes in turn. For the server it is as `Rtt`.
     Turns,
+    /// The client writes for `total` milliseconds; the server answers 8 bytes: how many bytes came
+    /// in that time.
+    Goodput,
 }
 
 /// The client's order on a new connection.
@@ -39,7 +42,7 @@ pub(crate) struct Order {
     pub(crate) pause: u8,
     /// Bytes per write or request.
     pub(crate) size: u32,
-    /// Bytes in all; round trips for [`Test::Rtt`].
+    /// Bytes in all; round trips for [`Test::Rtt`], milliseconds for [`Test::Goodput`].
     pub(crate) total: u64,
 }
 
@@ -70,6 +73,7 @@ impl Order {
             2 => Test::Rtt,
             3 => Test::Connect,
             4 => Test::Turns,
+            5 => Test::Goodput,
             _ => return Err(io::ErrorKind::InvalidData.into()),
         };
         let [_, _, _, _, size @ .., _, _, _, _, _, _, _, _] = bytes;

@@ -225,6 +225,7 @@ impl ResultsRun {
             ),
             kind: FigureKind::Lines,
             second: None,
+            lanes: Vec::new(),
             base: (*first == base).then(|| base.title().to_owned()),
             series: series.collect(),
         })

@@ -1,9 +1,9 @@
 //! The other end. It obeys the order that comes first on each connection. It is a program on the
 //! kernel's stack, or over a wire on Tasuki's, by POSIX calls or by the native API.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::args::ServeArgs;
 
@@ -71,6 +71,7 @@ fn obey(mut stream: impl Bulk) -> io::Result<()> {
             Ok(())
         }
         Test::Receive => stream.write_bulk(TransferUnit::whole(size), order.total),
+        Test::Goodput => count_for(&mut stream, Duration::from_millis(order.total)),
         Test::Rtt | Test::Connect | Test::Turns => {
             let mut request = vec![0; size];
             for _ in 0..order.total {
@@ -80,6 +81,26 @@ fn obey(mut stream: impl Bulk) -> io::Result<()> {
             Ok(())
         }
     }
+}
+
+/// Counts the bytes that come in this time, and tells. The rest is read for nothing until the
+/// client has gone, so that a closed window never holds the answer back.
+fn count_for(stream: &mut (impl Read + Write), time: Duration) -> io::Result<()> {
+    let mut buffer = vec![0; MOST_READ];
+    let (began, mut all) = (Instant::now(), 0_u64);
+    loop {
+        let now = stream.read(&mut buffer)?;
+        if began.elapsed() > time {
+            break;
+        }
+        if now == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        all += now as u64;
+    }
+    stream.write_all(&all.to_le_bytes())?;
+    while stream.read(&mut buffer)? > 0 {}
+    Ok(())
 }
 
 /// Reads the whole request, and tells with how many reads.

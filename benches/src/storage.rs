@@ -20,6 +20,7 @@ mod plan;
 mod ready;
 mod row;
 mod table;
+mod transfer;
 mod world;
 
 use std::fs;
@@ -27,15 +28,18 @@ use std::fs;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::above_tcp::ReadyBlocks;
 pub(crate) use self::aead::seal_speed;
 pub(crate) use self::args::StorageArgs;
 use self::args::StoragePart;
 pub(crate) use self::blocks::{
     ReadBlocksArgs, ServeBlocksArgs, read as read_blocks, serve as serve_blocks,
 };
+pub(crate) use self::plan::Access;
 use self::plan::{StoragePath, TRANSPORTS, Transport};
 pub(crate) use self::ready::ReadyTransport;
-use self::row::StorageRow;
+pub(crate) use self::row::StorageRow;
+pub(crate) use self::transfer::{RecordedTransport, Transfer};
 use crate::described;
 
 /// All figures.

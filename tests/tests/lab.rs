@@ -16,7 +16,7 @@ const BROWSER: &str = "chromium-headless-shell";
 /// A browser on a machine that is busy with other tests.
 const BROWSER_PATIENCE: Duration = Duration::from_secs(120);
 /// Of the window: the whole report fits in.
-const HEIGHT: u32 = 9000;
+const HEIGHT: u32 = 11_000;
 /// Figures of each file: name, direction, places.
 const FIGURES: [(&str, &str, &[u32]); 4] = [
     ("send", "higher", &[1024, 4096, 16384, 65536, 262_144, 1_048_576, 4_194_304]),
@@ -136,6 +136,28 @@ fn figures_of_other_kinds(noise: &mut Noise) -> [Value; OTHER_KINDS] {
     heat["base"] = json!("Linux");
     let parts = json!({"title": "stage", "names": stages});
     [heat, figure("stages", "stacked bars", parts, stacks)]
+}
+
+/// The transfer of a block by two transports, with the work of a cipher.
+fn timeline() -> Value {
+    let lane = |panel: &str, name: &str, gap: u32, long: f64| {
+        let span = |at: u32| {
+            let from = f64::from(2000 + gap * at);
+            json!({"from": from, "until": from + long, "bytes": if long > 0.0 { 0 } else { 1514 }})
+        };
+        json!({"panel": panel, "name": name, "spans": (0..23).map(span).collect::<Vec<_>>()})
+    };
+    json!({
+        "name": "packets", "title": "Synthetic packets <b>&amp;", "unit": "B", "direction": "lower",
+        "kind": "timeline", "command": "tasuki lab packets", "series": [],
+        "axis": {"title": "time since the request left", "unit": "µs", "scale": "linear"},
+        "lanes": [
+            lane("ESP: each packet, below TCP", "target: packets leave", 60, 0.0),
+            lane("ESP: each packet, below TCP", "target: cipher", 60, 40.0),
+            lane("sealed: whole blocks, above TCP", "target: packets leave", 8, 0.0),
+            lane("sealed: whole blocks, above TCP", "initiator: cipher", 9, 2.5),
+        ],
+    })
 }
 
 /// A directory with the files that a test needs.
@@ -276,7 +298,9 @@ fn a_report_works_in_a_browser() {
         return skip(&format!("no {BROWSER}: `scripts/deps.sh programs` installs it"));
     }
     let bench = Bench::new();
-    bench.write("results.json", &results(1, 1.0));
+    let mut with = results(1, 1.0);
+    with["experiments"][0]["figures"].as_array_mut().expect("figures").push(timeline());
+    bench.write("results.json", &with);
     let _ = bench.lab(&["report", "results.json"]).success();
     let page = format!("file://{}", bench.path("report/report.html").display());
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/lab");

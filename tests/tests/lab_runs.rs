@@ -196,7 +196,81 @@ fn a_network_load_slows_and_a_distribution_is_whole() {
         assert!((parts / 4.0 - 100.0).abs() < 1.0, "{name}: {parts}");
     }
     let csv = lab.path("found-0").join("rtt-mean-by-length.csv");
-    assert_eq!(fs::read_to_string(csv).expect("a CSV file").lines().count(), 1 + 2 * 2 * 4);
+    assert_eq!(fs::read_to_string(csv).expect("a CSV file").lines().count(), 1 + 3 * 2 * 4);
+}
+
+/// Measures until all of these series fall from the first place to the last, three times at most.
+fn eventually_falls(lab: &Lab, words: &str, figure: (&str, &str), names: &[String]) -> Value {
+    let mut said = Vec::new();
+    for attempt in 0..3 {
+        let out = format!("{}-{attempt}", figure.0);
+        let _ = lab.run(&format!("{words} --out {out}")).success();
+        let results = lab.results(&out);
+        let growths: Vec<f64> = names.iter().map(|name| growth(&results, figure, name)).collect();
+        if growths.iter().all(|growth| *growth < 1.0) {
+            return results;
+        }
+        said.push(growths);
+    }
+    panic!("in none of three runs all of {names:?} fall: {said:?}");
+}
+
+#[test]
+fn losses_slow_in_both_roles() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let mode = mode();
+    let words = format!("paths --loss 0,3 --delay 10 --quick --rounds 1 --only linux,{mode}");
+    let names = ["Linux, CUBIC".to_owned(), format!("{mode}, CUBIC")];
+    let names = [&names[..], &[format!("Linux, CUBIC to {mode}")]].concat();
+    let results = eventually_falls(&lab, &words, ("paths", "goodput-by-loss"), &names);
+    let findings = results["experiments"][0]["findings"].as_array().expect("findings");
+    let said =
+        |text: &str| findings.iter().any(|it| it.as_str().is_some_and(|it| it.contains(text)));
+    assert!(said(&format!("“{mode}, CUBIC” carries")), "{findings:?}");
+    // A kernel without BBR has one sentence less.
+    let bbr = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    assert_eq!(bbr.is_ok_and(|all| all.contains("bbr")), said("Tasuki has CUBIC and no BBR"));
+}
+
+#[test]
+fn a_delay_slows_reads_and_is_seen_between_packets() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let words = "storage --size 65536 --delay 0,10 --quick --rounds 1";
+    let names = ["plain".to_owned(), "esp".to_owned()];
+    let _ = eventually_falls(&lab, words, ("storage", "read-by-delay"), &names);
+    let _ = lab.run("packets --size 32768 --rounds 1 --quick --out packets").success();
+    let results = lab.results("packets");
+    let timeline = figure(&results, "packets", "block-of-32768");
+    assert_eq!(timeline["kind"], "timeline");
+    let lanes = timeline["lanes"].as_array().expect("lanes");
+    let mut panels: Vec<&str> = lanes.iter().filter_map(|lane| lane["panel"].as_str()).collect();
+    panels.dedup();
+    assert_eq!(panels.len(), 2, "{panels:?}");
+    for panel in panels {
+        let spans = |name: &str| -> Vec<(f64, f64)> {
+            let lane = lanes.iter().find(|it| it["panel"] == panel && it["name"] == name);
+            let spans = lane.expect(name)["spans"].as_array().expect("spans");
+            let of = |span: &Value| (span["from"].as_f64(), span["bytes"].as_f64());
+            spans
+                .iter()
+                .map(of)
+                .map(|(at, bytes)| (at.unwrap_or(-1.0), bytes.unwrap_or(0.0)))
+                .collect()
+        };
+        let long = |name: &str| spans(name).into_iter().filter(|(_, bytes)| *bytes > 1000.0);
+        let (left, came) = (long("target: packets leave"), long("initiator: packets come"));
+        let (left, came): (Vec<_>, Vec<_>) = (left.collect(), came.collect());
+        // 32 KiB need that many packets of Ethernet's length.
+        assert!(left.len() >= 22 && came.len() >= 22, "{panel}: {left:?} {came:?}");
+        // The request and the block are on the wire for 1 ms each.
+        assert!(
+            left[0].0 >= 1000.0 && came[0].0 >= left[0].0 + 1000.0,
+            "{panel}: {left:?} {came:?}"
+        );
+        for work in ["target: disk", "target: cipher", "initiator: cipher"] {
+            assert!(!spans(work).is_empty(), "{panel}: nothing in {work}");
+        }
+    }
 }
 
 /// A figure of an experiment, a series, and how it has to grow from its first place to its last.
@@ -340,9 +414,19 @@ fn a_killed_run_leaves_nothing() {
 fn wrong_words_are_refused_in_one_sentence() {
     let Some(lab) = Lab::new() else { return };
     let listed = lab.run("list").success();
-    for name in
-        ["rtt", "stages", "handover", "throughput", "calls", "connections", "storage", "--gateways"]
-    {
+    for name in [
+        "rtt",
+        "stages",
+        "handover",
+        "throughput",
+        "calls",
+        "connections",
+        "storage",
+        "packets",
+        "paths",
+        "--gateways",
+        "--loss",
+    ] {
         assert!(listed.stdout.contains(name), "{listed}");
     }
     for (words, code, parts) in [

@@ -153,6 +153,7 @@ mod tests {
             base: Some("Linux".to_owned()),
             kind: FigureKind::Lines,
             second: None,
+            lanes: Vec::new(),
             series: vec![series("Linux", 10.0), series("split", 20.0)],
         }
     }

@@ -44,6 +44,7 @@ impl FigurePlan {
             kind: self.kind,
             second: self.second.clone(),
             series: Vec::new(),
+            lanes: Vec::new(),
         }
     }
 }
@@ -51,6 +52,11 @@ impl FigurePlan {
 /// An axis of bytes.
 pub(crate) fn bytes_axis(title: &str) -> Axis {
     Axis { title: title.to_owned(), unit: "B".to_owned(), scale: Scale::Log }
+}
+
+/// Any other axis.
+pub(crate) fn linear_axis(title: &str, unit: &str) -> Axis {
+    Axis { title: title.to_owned(), unit: unit.to_owned(), scale: Scale::Linear }
 }
 
 /// One value that was measured.

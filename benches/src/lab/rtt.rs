@@ -4,8 +4,8 @@
 //! how many reads it needed. A sample is the mean of 2,000 round trips, as in the paper; median,
 //! 99th percentile and the distribution stand beside it. The five parameters are length, power of
 //! the hosts, gateways, load of the hosts and load of the network ([`sweep`]). The sender uses the
-//! kernel's sockets or Tasuki's, over the same path ([`chain`]); the receiver always is a program
-//! on the kernel's.
+//! kernel's sockets or Tasuki's, and so does the receiver, over the same path ([`chain`]). Where
+//! one of them is on Tasuki's, the other one is on the kernel's.
 
 mod chain;
 mod fit;
@@ -13,6 +13,7 @@ mod loads;
 mod power;
 mod sweep;
 
+pub(super) use self::chain::bounded;
 pub(crate) use self::loads::{BackgroundArgs, background};
 
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ use lab::plan::{ExperimentName, LabOptions, LabSetup};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 use user::exit::say;
 
-use self::chain::Chain;
+use self::chain::{Chain, Hosting};
 use self::loads::Loads;
 use self::power::PowerGroups;
 use self::sweep::{Parameter, Setting, Sweep, sweeps};
@@ -74,11 +75,19 @@ const FIGURES: [TripFigure; 4] = [
     },
 ];
 
+/// Where sender and receiver are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct TripSetup {
+    title: String,
+    from: Hosting,
+    to: Hosting,
+}
+
 /// See the module.
 pub(crate) struct Rtt {
     tasuki: PathBuf,
     sweeps: Vec<Sweep>,
-    setups: Vec<LabSetup>,
+    setups: Vec<TripSetup>,
     count: u32,
     most_seconds: f64,
     /// Of the command that repeats a figure, besides those of its axis.
@@ -102,11 +111,10 @@ impl Rtt {
             }
             power => power?,
         };
-        let setups = [LabSetup::Linux, LabSetup::Split, LabSetup::Fused, LabSetup::Library];
         Ok(Self {
             tasuki,
             sweeps,
-            setups: setups.into_iter().filter(|setup| options.has(*setup)).collect(),
+            setups: setups(options),
             count: options.count.unwrap_or(COUNT),
             most_seconds: if options.quick { MOST_QUICK_SECONDS } else { MOST_SECONDS },
             more_words: more_words(options),
@@ -124,25 +132,30 @@ impl Rtt {
         points.nth(point)
     }
 
-    fn sample(&mut self, setting: Setting, setup: LabSetup) -> Result<Sample> {
+    fn sample(&mut self, setting: Setting, ends: (Hosting, Hosting)) -> Result<Sample> {
         if !self.chains.contains_key(&setting.gateways) {
-            let chain = Chain::new(setting.gateways, &self.tasuki, self.power.as_ref())?;
-            self.chains.insert(setting.gateways, chain);
+            self.chains.insert(setting.gateways, Chain::new(setting.gateways, &self.tasuki)?);
         }
-        let chain = self.chains.get(&setting.gateways).context("a path")?;
+        let chain = self.chains.get_mut(&setting.gateways).context("a path")?;
+        chain.receive_on(ends.1, self.power.as_ref())?;
         if let Some(power) = &self.power {
             power.set(setting.power)?;
         }
         let _load = Loads::start(setting.load, chain.processors(), self.power.as_ref())?;
-        let _others = setting.network_load.map(|percent| chain.limited(percent)).transpose()?;
+        let load = setting.network_load;
+        let _others = load.map(|percent| chain.limited(ends.1, percent)).transpose()?;
         let words = [
             "--test=rtt".to_owned(),
             format!("--size={}", setting.length),
             format!("--count={}", self.count),
             format!("--most-seconds={}", self.most_seconds),
         ];
-        let said = run_client(chain.client(setup, self.power.as_ref(), &words)?, None)?;
+        let said = run_client(chain.client(ends, self.power.as_ref(), &words)?, None)?;
         serde_json::from_str(&said).with_context(|| format!("what the sender prints: `{said}`"))
+    }
+
+    fn has_base(&self) -> bool {
+        self.setups.iter().any(|setup| setup.title == Hosting::Kernel.title())
     }
 
     /// The place of the histogram's figure, which is behind all others, and its point.
@@ -165,14 +178,20 @@ fn more_words(options: &LabOptions) -> String {
     only + &options.count.map_or(String::new(), |count| format!(" --count {count}"))
 }
 
-/// As the figures name it.
-fn title(setup: LabSetup) -> &'static str {
-    match setup {
-        LabSetup::Linux => "Linux",
-        LabSetup::Split => "split",
-        LabSetup::Fused => "fused",
-        LabSetup::Library => "library",
+/// Linux at both ends; for each mode Tasuki as sender, and as receiver of Linux's requests.
+fn setups(options: &LabOptions) -> Vec<TripSetup> {
+    let all = [LabSetup::Linux, LabSetup::Split, LabSetup::Fused, LabSetup::Library];
+    let mut setups = Vec::new();
+    for setup in all.into_iter().filter(|setup| options.has(*setup)) {
+        let hosting = Hosting::from(setup);
+        let title = hosting.title();
+        setups.push(TripSetup { title: title.to_owned(), from: hosting, to: Hosting::Kernel });
+        if setup != LabSetup::Linux && options.has(LabSetup::Linux) {
+            let title = format!("Linux to {title}");
+            setups.push(TripSetup { title, from: Hosting::Kernel, to: hosting });
+        }
     }
+    setups
 }
 
 impl LabExperiment for Rtt {
@@ -187,7 +206,7 @@ impl LabExperiment for Rtt {
             axis: sweep.axis(),
             unit: figure.unit,
             direction: if figure.unit == "%" { Direction::Higher } else { Direction::Lower },
-            base: (figure.unit != "%" && self.setups.contains(&LabSetup::Linux)).then_some("Linux"),
+            base: (figure.unit != "%" && self.has_base()).then_some("Linux"),
             words: sweep.words() + &self.more_words,
             is_judged: figure.name == "mean",
             kind: FigureKind::Lines,
@@ -229,15 +248,15 @@ impl LabExperiment for Rtt {
     }
 
     fn setups(&self) -> Vec<String> {
-        self.setups.iter().map(|setup| title(*setup).to_owned()).collect()
+        self.setups.iter().map(|setup| setup.title.clone()).collect()
     }
 
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
         let (sweep, place, setting) = self.at(point).context("a point")?;
-        let setup = *self.setups.get(setup).context("a set-up")?;
-        let sample = self.sample(setting, setup)?;
+        let setup = self.setups.get(setup).context("a set-up")?.clone();
+        let sample = self.sample(setting, (setup.from, setup.to))?;
         let details = sample.trips.as_ref().context("what the sender tells of round trips")?;
-        let series = title(setup).to_owned();
+        let series = setup.title;
         let reading =
             |figure, x, value| MeasuredValue { figure, series: series.clone(), x, y: 0.0, value };
         let (first, x) = (sweep * FIGURES.len(), f64::from(place));

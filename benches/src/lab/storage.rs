@@ -1,111 +1,221 @@
-//! The fifth paper's experiment with today's transports: reads of a disk's blocks plain, by TLS,
-//! sealed above TCP, and by ESP below it. The worlds are those of `tasuki-bench storage`.
+//! The fifth paper's experiment: blocks of a disk plain, by TLS, sealed above TCP, and by ESP below
+//! it, read and written, by the size of a block and by the delay of the wire. With the paper's
+//! cipher, triple DES, programs encrypt whole blocks above TCP. The worlds are those of
+//! `tasuki-bench storage`.
 
+mod axes;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use lab::plan::{ExperimentName, LabOptions};
+use lab::plan::{ExperimentName, LabOptions, StorageCipher};
+use lab::statistics::median;
 use lab::{Direction, Figure, FigureKind};
 
+use self::axes::{DiskAxis, DiskSetting, axes};
 use super::derived::{Reference, share_of_base};
-use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues, bytes_axis};
-use crate::storage::ReadyTransport;
+use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues};
+use crate::storage::{ReadyBlocks, ReadyTransport, StorageRow};
 
-const SIZES: [u32; 6] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
-const QUICK_SIZES: [u32; 2] = [64 << 10, 1 << 20];
 /// Requests that are open at a time.
 const DEPTH: u16 = 8;
+/// The same of the programs that encrypt whole blocks. The paper's had one; with more, the next
+/// block is encrypted while one is on its way.
+const BLOCK_DEPTH: u16 = 4;
 const SECONDS: f64 = 1.0;
 const QUICK_SECONDS: f64 = 0.5;
 /// As `tasuki-bench storage` names them, and the one that others are compared with.
 const TRANSPORTS: [&str; 4] = ["plain", "tls", "sealed", "esp"];
 const BASE: &str = "esp";
+/// The same for triple DES.
+const BLOCKS_BASE: &str = "3DES by ESP";
+
+/// A set-up, made and ready.
+enum ReadyDisk {
+    Transport(ReadyTransport),
+    Blocks(ReadyBlocks),
+}
 
 /// See the module.
-pub(crate) struct DiskReads {
+pub(crate) struct DiskTransfers {
     tasuki: PathBuf,
-    sizes: Vec<u32>,
+    axes: Vec<DiskAxis>,
+    cipher: StorageCipher,
     seconds: f64,
-    /// Made when they are needed first, and kept.
-    ready: [Option<ReadyTransport>; TRANSPORTS.len()],
+    /// By set-up and delay. Made when they are needed first. Those without a delay are kept, and of
+    /// each set-up one with a delay.
+    ready: BTreeMap<(usize, u32), ReadyDisk>,
+    /// How many were made.
+    made: usize,
 }
 
-impl DiskReads {
+/// A value of a measurement, which is one figure for each axis.
+struct DiskFigure {
+    name: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    direction: Direction,
+    value: fn(&StorageRow, Option<f64>) -> Option<f64>,
+}
+
+const FIGURES: [DiskFigure; 4] = [
+    DiskFigure {
+        name: "rate",
+        title: "one behind the other",
+        unit: "MiB/s",
+        direction: Direction::Higher,
+        value: |row, _| Some(row.mib()),
+    },
+    DiskFigure {
+        name: "cpu-user",
+        title: "processor time of both sides, user",
+        unit: "s/GiB",
+        direction: Direction::Lower,
+        value: |row, _| Some(row.cpu_per_gib().0),
+    },
+    DiskFigure {
+        name: "cpu-system",
+        title: "processor time of both sides, system",
+        unit: "s/GiB",
+        direction: Direction::Lower,
+        value: |row, _| Some(row.cpu_per_gib().1),
+    },
+    DiskFigure {
+        name: "hidden",
+        title: "share of the sealing that the wire hides",
+        unit: "%",
+        direction: Direction::Higher,
+        value: |_, hidden| hidden.map(|part| 100.0 * part),
+    },
+];
+
+impl DiskTransfers {
     /// As the options say.
     pub(crate) fn new(tasuki: &Path, options: &LabOptions) -> Self {
-        let usual = if options.quick { &QUICK_SIZES[..] } else { &SIZES };
-        let given = options.size.as_ref().map(|places| places.all().to_vec());
         Self {
             tasuki: tasuki.to_path_buf(),
-            sizes: given.unwrap_or_else(|| usual.to_vec()),
+            axes: axes(options),
+            cipher: options.cipher.unwrap_or_default(),
             seconds: if options.quick { QUICK_SECONDS } else { SECONDS },
-            ready: [const { None }; TRANSPORTS.len()],
+            ready: BTreeMap::new(),
+            made: 0,
         }
     }
 
-    fn transport(&mut self, at: usize) -> Result<&ReadyTransport> {
-        let slot = self.ready.get_mut(at).context("a transport")?;
-        if slot.is_none() {
-            *slot = Some(ReadyTransport::null(&self.tasuki, at, TRANSPORTS[at])?);
+    fn names(&self) -> &'static [&'static str] {
+        match self.cipher {
+            StorageCipher::Aes => &TRANSPORTS,
+            StorageCipher::TripleDes => &ReadyBlocks::NAMES,
         }
-        slot.as_ref().context("a transport")
+    }
+
+    fn base(&self) -> &'static str {
+        match self.cipher {
+            StorageCipher::Aes => BASE,
+            StorageCipher::TripleDes => BLOCKS_BASE,
+        }
+    }
+
+    /// The axis and the setting of a point.
+    fn at(&self, point: usize) -> Option<(usize, DiskSetting)> {
+        let all = self.axes.iter().enumerate();
+        all.flat_map(|(at, axis)| axis.points.iter().map(move |it| (at, *it))).nth(point)
+    }
+
+    fn setup(&mut self, setup: usize, delay: u32) -> Result<&ReadyDisk> {
+        let key = (setup, delay);
+        if !self.ready.contains_key(&key) {
+            self.ready.retain(|(other, delay), _| *other != setup || *delay == 0);
+            let name = *self.names().get(setup).context("a set-up")?;
+            let (number, us) = (self.made, delay * 1000);
+            self.made += 1;
+            let made = match self.cipher {
+                StorageCipher::Aes => {
+                    ReadyDisk::Transport(ReadyTransport::null(&self.tasuki, number, name, us)?)
+                }
+                StorageCipher::TripleDes => {
+                    ReadyDisk::Blocks(ReadyBlocks::new(&self.tasuki, number, name, us)?)
+                }
+            };
+            self.ready.insert(key, made);
+        }
+        self.ready.get(&key).context("a set-up")
+    }
+
+    /// The kind of transfer, for a title.
+    fn kind(&self, axis: &DiskAxis) -> &'static str {
+        match (self.cipher, axis.is_write()) {
+            (StorageCipher::TripleDes, _) => "Whole blocks over sockets",
+            (StorageCipher::Aes, false) => "Reads",
+            (StorageCipher::Aes, true) => "Writes",
+        }
     }
 }
 
-impl LabExperiment for DiskReads {
+/// The name of a figure of an axis.
+fn name(axis: &DiskAxis, figure: &DiskFigure) -> String {
+    let rate = if axis.is_write() { "write" } else { "read" };
+    axis.name(if figure.name == "rate" { rate } else { figure.name })
+}
+
+impl LabExperiment for DiskTransfers {
     fn name(&self) -> ExperimentName {
         ExperimentName::Storage
     }
 
     fn figures(&self) -> Vec<FigurePlan> {
-        let sizes: Vec<String> = self.sizes.iter().map(ToString::to_string).collect();
-        let plan = |name: &str, title: &str, unit, direction, is_judged| FigurePlan {
-            name: name.to_owned(),
-            title: title.to_owned(),
-            axis: bytes_axis("bytes of a block"),
-            unit,
-            direction,
-            base: Some(BASE),
-            words: format!("storage --size {}", sizes.join(",")),
-            is_judged,
+        let plan = |axis: &DiskAxis, figure: &DiskFigure| FigurePlan {
+            name: name(axis, figure),
+            title: format!("{}, {}{}", self.kind(axis), figure.title, axis.title()),
+            axis: axis.axis(),
+            unit: figure.unit,
+            direction: figure.direction,
+            base: (figure.unit != "%").then(|| self.base()),
+            words: axis.words(self.cipher),
+            is_judged: figure.name == "rate",
             kind: FigureKind::Lines,
             second: None,
         };
-        let (higher, lower) = (Direction::Higher, Direction::Lower);
-        vec![
-            plan("read", "Reads one behind the other, 8 at a time", "MiB/s", higher, true),
-            plan("cpu-user", "Processor time of both sides, user", "s/GiB", lower, false),
-            plan("cpu-system", "Processor time of both sides, system", "s/GiB", lower, false),
-        ]
+        let all = self.axes.iter().flat_map(|axis| FIGURES.iter().map(move |it| (axis, it)));
+        all.map(|(axis, figure)| plan(axis, figure)).collect()
     }
 
     fn points(&self) -> Vec<String> {
-        self.sizes.iter().map(|size| lab::report::place(f64::from(*size), "B")).collect()
+        let of = |axis: &DiskAxis| {
+            let (access, unit) = (if axis.is_write() { "write" } else { "read" }, axis.axis().unit);
+            let place = |setting: &DiskSetting| lab::report::place(axis.place(*setting), &unit);
+            axis.points.iter().map(|it| format!("{access} {}", place(it))).collect::<Vec<_>>()
+        };
+        self.axes.iter().flat_map(of).collect()
     }
 
     fn setups(&self) -> Vec<String> {
-        TRANSPORTS.map(str::to_owned).to_vec()
+        self.names().iter().map(|name| (*name).to_owned()).collect()
     }
 
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
-        let size = *self.sizes.get(point).context("a size")?;
+        let (at, setting) = self.at(point).context("a point")?;
+        let series = (*self.names().get(setup).context("a set-up")?).to_owned();
         let seconds = self.seconds;
-        let row = self.transport(setup)?.read(size, DEPTH, seconds)?;
-        let (user, system) = row.cpu_per_gib();
-        let reading = |(figure, value)| MeasuredValue {
-            figure,
-            series: TRANSPORTS[setup].to_owned(),
-            x: f64::from(size),
-            y: 0.0,
-            value,
+        let (row, hidden) = match self.setup(setup, setting.delay)? {
+            ReadyDisk::Transport(disk) => {
+                disk.transfer((setting.access(), setting.size, DEPTH), seconds)?
+            }
+            ReadyDisk::Blocks(blocks) => (blocks.read(setting.size, BLOCK_DEPTH, seconds)?, None),
         };
-        let readings = [(0, row.mib()), (1, user), (2, system)].map(reading).to_vec();
-        Ok(MeasuredValues { readings, warm_up: 0 })
+        let x = self.axes.get(at).context("an axis")?.place(setting);
+        let first = at * FIGURES.len();
+        let values = FIGURES.iter().enumerate().filter_map(|(figure, it)| {
+            let value = (it.value)(&row, hidden)?;
+            Some(MeasuredValue { figure: first + figure, series: series.clone(), x, y: 0.0, value })
+        });
+        Ok(MeasuredValues { readings: values.collect(), warm_up: 0 })
     }
 
     fn conclude(&self, figures: &mut Vec<Figure>) -> Vec<String> {
         let Some(read) = figures.iter().find(|figure| figure.name == "read") else {
-            return Vec::new();
+            return figures.iter().filter_map(hidden).collect();
         };
         let papers = [
             ("paper 5: encryption above TCP, sockets, mean of all sizes", 130.0),
@@ -115,6 +225,21 @@ impl LabExperiment for DiskReads {
         let title = ("read-share", "Reads, in percent of those by ESP");
         let more = share_of_base(read, title, Direction::Higher, &papers);
         figures.extend(more);
-        Vec::new()
+        figures.iter().filter_map(hidden).collect()
     }
+}
+
+/// How much of the sealing the wire hides, from the first place to the last.
+fn hidden(figure: &Figure) -> Option<String> {
+    if !figure.name.starts_with("hidden") {
+        return None;
+    }
+    let points = &figure.series.first()?.points;
+    let said = |point: &lab::Point| {
+        let percent = median(&point.values())?;
+        Some(format!("{percent:.0} % at {}", lab::report::place(point.x, &figure.axis.unit)))
+    };
+    let (first, last) = (said(points.first()?)?, said(points.last()?)?);
+    let range = if points.len() == 1 { first } else { format!("{first}, {last}") };
+    Some(format!("Of the sealing of reads the wire hides {range} ({}).", figure.axis.title))
 }

@@ -1,11 +1,12 @@
 //! The second paper's experiment: bytes a second by the size of a write, and connections a second,
 //! of a client on Tasuki beside one on Linux. The hosts are those of `tasuki-bench compare`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use lab::plan::{ExperimentName, LabOptions, LabSetup};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
+use user::exit::say;
 
 use super::derived::{Reference, share_of_base};
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues, bytes_axis};
@@ -105,6 +106,8 @@ pub(crate) struct Streams {
     count: u32,
     setups: Vec<Setup>,
     programs: Programs,
+    /// Of the command that repeats a figure, besides those of its axis.
+    more_words: String,
     /// Made when they are needed first, and kept.
     hosts: Vec<Option<Host>>,
 }
@@ -137,10 +140,11 @@ impl Streams {
         tasuki: &Path,
         options: &LabOptions,
     ) -> Result<Self> {
+        let peers = options.peers.as_ref().filter(|_| name == ExperimentName::Throughput);
         let programs = Programs {
             tasuki: tasuki.to_path_buf(),
             native: std::env::current_exe()?,
-            peers: PathBuf::new(),
+            peers: options.peers.clone().unwrap_or_default(),
             build: Build::New,
         };
         let mut made = Self {
@@ -150,11 +154,14 @@ impl Streams {
             units: UnitSweep::none(),
             bytes: if options.quick { QUICK_BYTES } else { BYTES },
             count: if options.quick { QUICK_COUNT } else { COUNT },
+            more_words: peers.map_or(String::new(), |it| format!(" --peers {}", it.display())),
             hosts: Vec::new(),
             setups: Vec::new(),
             programs,
         };
         made.add_setups(options, &SETUPS);
+        made.setups.extend(peers.into_iter().flat_map(|folder| there(folder)));
+        made.hosts.resize_with(made.setups.len(), || None);
         Ok(made)
     }
 
@@ -199,6 +206,23 @@ impl Streams {
     }
 }
 
+/// The peers that can be measured: smoltcp is a part of this program, the others are programs of
+/// that folder.
+fn there(folder: &Path) -> Vec<Setup> {
+    let programs = [(Setup::Lwip, "tasuki-peer-lwip"), (Setup::Gvisor, "tasuki-peer-gvisor")];
+    let mut setups = vec![Setup::Smoltcp];
+    for (setup, program) in programs {
+        let path = folder.join(program);
+        if path.is_file() {
+            setups.push(setup);
+        } else {
+            let path = path.display();
+            say(format_args!("throughput: no {path}: `make bench-peers` builds it"));
+        }
+    }
+    setups
+}
+
 impl LabExperiment for Streams {
     fn name(&self) -> ExperimentName {
         self.name
@@ -219,7 +243,9 @@ impl LabExperiment for Streams {
             direction: figure.direction,
             base: has_base.then_some("Linux"),
             words: match self.name {
-                ExperimentName::Throughput => format!("throughput --size {sizes}"),
+                ExperimentName::Throughput => {
+                    format!("throughput --size {sizes}{}", self.more_words)
+                }
                 name => name.name().to_owned(),
             },
             is_judged: figure.is_judged,

@@ -2,6 +2,7 @@
 //! DES ([`blocks`](super::blocks)). The paper's figures are drawn beside ours.
 
 use std::path::Path;
+use std::rc::Rc;
 
 use anyhow::{Context as _, Result};
 use plotters::coord::Shift;
@@ -12,7 +13,7 @@ use super::bench_server::BenchServer;
 use super::blocks::BlockCipher;
 use super::chart::{Chart, ChartLine};
 use super::measure::{Counted, Place, disk_bench, measure};
-use super::plan::{Access, BackEnd, Requests, StoragePath, TRANSPORTS};
+use super::plan::{Access, BackEnd, Requests, StorageLink, StoragePath, TRANSPORTS};
 use super::row::StorageRow;
 use super::world::{StorageSide, StorageWorld, TARGET};
 use crate::median::median;
@@ -43,19 +44,19 @@ fn requests(args: &StorageArgs) -> Vec<Requests> {
 }
 
 /// One of the three set-ups.
-struct BlockColumn<'a> {
+struct BlockColumn {
     name: &'static str,
-    world: &'a StorageWorld,
+    world: Rc<StorageWorld>,
     cipher: BlockCipher,
     port: String,
     _server: BenchServer,
     counted: Counted,
 }
 
-impl<'a> BlockColumn<'a> {
+impl BlockColumn {
     fn new(
         name: &'static str,
-        world: &'a StorageWorld,
+        world: &Rc<StorageWorld>,
         cipher: BlockCipher,
         port: u16,
     ) -> Result<Self> {
@@ -70,7 +71,7 @@ impl<'a> BlockColumn<'a> {
         }
         let initiator = world.processes(StorageSide::Initiator)?;
         let counted = Counted { target, initiator };
-        Ok(Self { name, world, cipher, port, _server: server, counted })
+        Ok(Self { name, world: Rc::clone(world), cipher, port, _server: server, counted })
     }
 
     fn measure(&self, requests: Requests, round: u32, seconds: f64) -> Result<StorageRow> {
@@ -91,7 +92,36 @@ impl<'a> BlockColumn<'a> {
         ];
         let reader = self.world.on_instance(StorageSide::Initiator, &words);
         let place = Place { column: self.name, back_end: BackEnd::Null, requests, round };
-        measure(self.world, &place, &self.counted, reader, (seconds, disk_bench))
+        measure(&self.world, &place, &self.counted, reader, (seconds, disk_bench))
+    }
+}
+
+/// One of the three set-ups, made and ready to be measured, over a wire with any delay. A drop
+/// removes everything.
+pub(crate) struct ReadyBlocks(BlockColumn);
+
+impl ReadyBlocks {
+    /// The set-ups, by name.
+    pub(crate) const NAMES: [&'static str; 3] = [NEITHER, ABOVE, BELOW];
+
+    /// Makes both instances and the server. `number` tells worlds of one process apart.
+    pub(crate) fn new(tasuki: &Path, number: usize, name: &str, delay_us: u32) -> Result<Self> {
+        let (name, transport, cipher) = match name {
+            ABOVE => (ABOVE, "plain", BlockCipher::TripleDes),
+            BELOW => (BELOW, "esp-3des", BlockCipher::None),
+            _ => (NEITHER, "plain", BlockCipher::None),
+        };
+        let transport = TRANSPORTS.iter().find(|it| it.name == transport);
+        let transport = transport.context("a transport")?;
+        let link = StorageLink::delayed(delay_us);
+        let world = StorageWorld::new(tasuki, number, link, transport, &[BackEnd::Null])?;
+        Ok(Self(BlockColumn::new(name, &Rc::new(world), cipher, PORT)?))
+    }
+
+    /// Reads blocks one behind the other, so many at a time.
+    pub(crate) fn read(&self, bytes: u32, depth: u16, seconds: f64) -> Result<StorageRow> {
+        let requests = Requests { access: Access::Read, bytes, depth };
+        self.0.measure(requests, 0, seconds.max(LEAST_SECONDS))
     }
 }
 
@@ -101,8 +131,8 @@ pub(super) fn run(args: &StorageArgs, number: usize, rows: &mut Vec<StorageRow>)
     let esp = TRANSPORTS.iter().find(|transport| transport.name == "esp-3des");
     let esp = esp.context("ESP with triple DES")?;
     let back_ends = [BackEnd::Null];
-    let clear = StorageWorld::new(&args.tasuki, number, path, &TRANSPORTS[0], &back_ends)?;
-    let protected = StorageWorld::new(&args.tasuki, number + 1, path, esp, &back_ends)?;
+    let clear = Rc::new(StorageWorld::new(&args.tasuki, number, path, &TRANSPORTS[0], &back_ends)?);
+    let protected = Rc::new(StorageWorld::new(&args.tasuki, number + 1, path, esp, &back_ends)?);
     let columns = [
         BlockColumn::new(ABOVE, &clear, BlockCipher::TripleDes, PORT)?,
         BlockColumn::new(BELOW, &protected, BlockCipher::None, PORT)?,
@@ -111,7 +141,7 @@ pub(super) fn run(args: &StorageArgs, number: usize, rows: &mut Vec<StorageRow>)
     let seconds = args.seconds().max(LEAST_SECONDS);
     for requests in requests(args) {
         for round in 0..args.rounds() {
-            let mut order: Vec<&BlockColumn<'_>> = columns.iter().collect();
+            let mut order: Vec<&BlockColumn> = columns.iter().collect();
             if round % 2 == 1 {
                 order.reverse();
             }

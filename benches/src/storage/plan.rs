@@ -104,6 +104,40 @@ impl StoragePath {
     }
 }
 
+/// What lies between the two instances, to the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StorageLink {
+    pub(super) path: StoragePath,
+    /// Microseconds for which a frame is on its way, if that is not the path's.
+    delay_us: Option<u32>,
+    /// Each frame is a packet, as on a wire of Ethernet.
+    pub(super) in_packets: bool,
+}
+
+impl From<StoragePath> for StorageLink {
+    fn from(path: StoragePath) -> Self {
+        Self { path, delay_us: path.delay_us(), in_packets: false }
+    }
+}
+
+impl StorageLink {
+    /// A wire with any delay.
+    pub(super) fn delayed(delay_us: u32) -> Self {
+        let delay_us = (delay_us > 0).then_some(delay_us);
+        Self { delay_us, ..StoragePath::Wire.into() }
+    }
+
+    /// The same, packet by packet.
+    pub(super) fn packets(delay_us: u32) -> Self {
+        Self { in_packets: true, ..Self::delayed(delay_us) }
+    }
+
+    /// As `--fault` takes it.
+    pub(super) fn faults(self) -> Option<String> {
+        self.delay_us.map(|delay| format!("delay_us={delay},super_segments=on"))
+    }
+}
+
 /// Where the bytes are.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize,
@@ -149,7 +183,7 @@ pub(super) struct Requests {
 /// As `--rw` has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Access {
+pub(crate) enum Access {
     Read,
     Write,
     RandRead,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use super::plan::{BackEnd, EspAlgorithms, StoragePath, Transport};
+use super::plan::{BackEnd, EspAlgorithms, StorageLink, StoragePath, Transport};
 use crate::cleanup::CleanUp;
 use crate::processor_time;
 
@@ -42,6 +42,7 @@ pub(super) enum StorageSide {
 /// See the module.
 pub(super) struct StorageWorld {
     pub(super) path: StoragePath,
+    link: StorageLink,
     tasuki: PathBuf,
     tag: String,
     /// Of instances and initiators; behind it tgt's.
@@ -57,18 +58,29 @@ impl StorageWorld {
     pub(super) fn new(
         tasuki: &Path,
         number: usize,
-        path: StoragePath,
+        link: impl Into<StorageLink>,
         transport: &'static Transport,
         back_ends: &[BackEnd],
     ) -> Result<Self> {
+        let link = link.into();
+        let path = link.path;
         let tag = format!("sb{}-{number}", std::process::id());
         let namespaces = ["", "g"].map(|end| format!("{tag}{end}"));
         let folder = std::env::temp_dir().join(&tag);
         let _clean_up = CleanUp::new(&namespaces, std::slice::from_ref(&folder))?;
         std::fs::create_dir(&folder)?;
         let tasuki = std::path::absolute(tasuki)?;
-        let mut world =
-            Self { path, tasuki, tag, namespaces, folder, target_up: false, transport, _clean_up };
+        let mut world = Self {
+            path,
+            link,
+            tasuki,
+            tag,
+            namespaces,
+            folder,
+            target_up: false,
+            transport,
+            _clean_up,
+        };
         run(Command::new("ip").args(["netns", "add", &world.namespaces[0]]))?;
         world.ip("link set lo up")?;
         if path.is_tap() {
@@ -90,7 +102,18 @@ impl StorageWorld {
         Ok(world)
     }
 
-    fn instance(&self, side: StorageSide) -> String {
+    /// The `tasuki` command.
+    pub(super) fn tasuki(&self) -> &Path {
+        &self.tasuki
+    }
+
+    /// A file of a side, which goes with the world.
+    pub(super) fn file(&self, kind: &str, side: StorageSide) -> PathBuf {
+        self.folder.join(format!("{}.{kind}", self.instance(side)))
+    }
+
+    /// The name of a side's instance.
+    pub(super) fn instance(&self, side: StorageSide) -> String {
         let letter = if side == StorageSide::Target { "t" } else { "i" };
         format!("{}{letter}", self.tag)
     }
@@ -109,9 +132,11 @@ impl StorageWorld {
             add(&[&format!("tap:{tap}"), "--gateway", BRIDGE, "--offload", offload]);
         } else {
             add(&[&format!("wire:{}", self.folder.join("wire").display())]);
+            // Otherwise frames would be super-segments. Both ends have to agree.
+            add(if self.link.in_packets { &["--offload", "off"] } else { &[] });
             // One end delays both directions.
-            if let (Some(delay), StorageSide::Target) = (self.path.delay_us(), side) {
-                add(&["--fault", &format!("delay_us={delay},super_segments=on")]);
+            if let (Some(faults), StorageSide::Target) = (self.link.faults(), side) {
+                add(&["--fault", &faults]);
             }
         }
         add(&[&name]);
@@ -219,18 +244,26 @@ impl StorageWorld {
         format!("{scheme}://{TARGET}/iqn.2026-11.tasuki:{}/{lun}", self.tag)
     }
 
+    /// What the command tells as JSON.
+    pub(super) fn told(&self, words: &[&str]) -> Result<Value> {
+        let output = self.inside(&self.tasuki, words).output()?;
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("what `tasuki {}` prints", words.join(" ")))
+    }
+
+    /// The target's name.
+    pub(super) fn target_name(&self) -> &str {
+        &self.tag
+    }
+
     /// Pids of a side: those of the instance, and the target's.
     pub(super) fn processes(&self, side: StorageSide) -> Result<Vec<u32>> {
-        let told = |words: &[&str]| -> Result<Value> {
-            let output = self.inside(&self.tasuki, words).output()?;
-            Ok(serde_json::from_slice(&output.stdout)?)
-        };
         let pid = |of: &Value| of["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
-        let instance = told(&["ps", "--json", &self.instance(side)])?;
+        let instance = self.told(&["ps", "--json", &self.instance(side)])?;
         let listed = instance[0]["processes"].as_array().context("processes")?;
         let mut pids: Vec<u32> = listed.iter().filter_map(pid).collect();
         if side == StorageSide::Target {
-            pids.extend(pid(&told(&["target", "ls", "--json", &self.tag])?[0]));
+            pids.extend(pid(&self.told(&["target", "ls", "--json", &self.tag])?[0]));
         }
         pids.sort_unstable();
         pids.dedup();

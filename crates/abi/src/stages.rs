@@ -75,6 +75,20 @@ pub enum TraceStage {
     Recv,
     /// Program: the receive has data and returns.
     Received,
+    /// Program: it seals a record of the sealed transport.
+    Seal,
+    /// Program: it opens such a record.
+    Open,
+    /// Program: the cipher has done its work.
+    CipherDone,
+    /// Program: its disk reads or writes. Other stages may come before the end.
+    Disk,
+    /// Program: the disk has done it.
+    DiskDone,
+    /// Inet server: ESP encrypts a packet.
+    EspSeal,
+    /// Inet server: ESP decrypts a packet.
+    EspOpen,
 }
 
 /// The process that makes a mark.
@@ -94,9 +108,16 @@ impl TraceStage {
     #[must_use]
     pub fn process(self) -> TraceProcess {
         match self {
-            Self::Send | Self::Request | Self::Returned | Self::Recv | Self::Received => {
-                TraceProcess::Program
-            }
+            Self::Send
+            | Self::Request
+            | Self::Returned
+            | Self::Recv
+            | Self::Received
+            | Self::Seal
+            | Self::Open
+            | Self::CipherDone
+            | Self::Disk
+            | Self::DiskDone => TraceProcess::Program,
             Self::DriverDispatch
             | Self::Io
             | Self::HandBack
@@ -109,7 +130,7 @@ impl TraceStage {
     }
 
     /// All of them, in order.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 31] = [
         Self::Send,
         Self::Request,
         Self::Returned,
@@ -134,6 +155,13 @@ impl TraceStage {
         Self::Announce,
         Self::Recv,
         Self::Received,
+        Self::Seal,
+        Self::Open,
+        Self::CipherDone,
+        Self::Disk,
+        Self::DiskDone,
+        Self::EspSeal,
+        Self::EspOpen,
     ];
 }
 

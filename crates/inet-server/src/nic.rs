@@ -323,6 +323,8 @@ impl Egress<ClientChunk> for Nics {
             inet::ProcessingStage::EthernetInput => TraceStage::EthernetInput,
             inet::ProcessingStage::IpInput => TraceStage::IpInput,
             inet::ProcessingStage::TcpInput => TraceStage::TcpInput,
+            inet::ProcessingStage::EspSeal => TraceStage::EspSeal,
+            inet::ProcessingStage::EspOpen => TraceStage::EspOpen,
         });
     }
 

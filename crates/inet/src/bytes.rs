@@ -234,6 +234,10 @@ pub enum ProcessingStage {
     /// Its TCP header and the changes that it causes. The checksum is included where the device did
     /// not verify it.
     TcpInput,
+    /// ESP encrypts a packet.
+    EspSeal,
+    /// ESP decrypts a packet.
+    EspOpen,
 }
 
 /// Where frames leave.

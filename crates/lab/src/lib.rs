@@ -32,6 +32,7 @@ pub mod results;
 pub mod statistics;
 
 pub use results::{
-    Axis, Calibration, Direction, Experiment, Figure, FigureKind, InvalidResults, MOST_FILE_BYTES,
-    Machine, Mark, Origin, Point, Results, Sample, Scale, SecondAxis, Series,
+    Axis, Calibration, Direction, Experiment, Figure, FigureKind, InvalidResults, Lane,
+    MOST_FILE_BYTES, Machine, Mark, Origin, Point, Results, Sample, Scale, SecondAxis, Series,
+    Span,
 };

@@ -9,10 +9,12 @@
 
 mod experiment;
 mod options;
+mod percents;
 mod places;
 #[cfg(test)]
 mod tests;
 
 pub use experiment::ExperimentName;
-pub use options::{LabOptions, LabSetup};
+pub use options::{LabOptions, LabSetup, StorageCipher};
+pub use percents::{Percents, percent};
 pub use places::{HostEnd, HostPlaces, Places};

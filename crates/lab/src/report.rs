@@ -22,6 +22,7 @@ mod stacks;
 mod table;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod units;
 mod view;
 

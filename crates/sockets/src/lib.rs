@@ -69,6 +69,7 @@ mod wait;
 
 pub use abi::ancillary::{AncillarySet, RecvAncillary, SendAncillary};
 pub use abi::queued_error::{QueuedErrorEntry, QueuedErrorOrigin};
+pub use abi::stages::TraceStage;
 pub use abi::{Errno, Family, ShutdownHow, SocketKind};
 pub use batch::CallBatch;
 pub use cancellation::{

@@ -14,6 +14,7 @@ use scsi::{
     DataIn, Effect, LunAddress, LunNumber, MediumError, MediumOperation, MediumOutput, NexusId,
     ReadTo, Residual, Response, Status, Step, Task, WriteFrom,
 };
+use sockets::TraceStage;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -170,7 +171,10 @@ impl Running {
             let now = (wanted - done).next_multiple_of(4096).min(len - done).min(CHUNK);
             let kib = u32::try_from(now.div_ceil(1024)).unwrap_or(u32::MAX).min(ROOM);
             let room = self.session.room_in.clone().acquire_many_owned(kib).await;
-            let bytes = volume.read(offset + done, usize::try_from(now).unwrap_or(0)).await?;
+            self.session.client.mark(TraceStage::Disk);
+            let read = volume.read(offset + done, usize::try_from(now).unwrap_or(0)).await;
+            self.session.client.mark(TraceStage::DiskDone);
+            let bytes = read?;
             let bytes = bytes.slice(..usize::try_from(now.min(wanted - done)).unwrap_or(0));
             // The room is free again when the last PDU with these bytes has been written.
             let held = Bytes::from_owner(HeldDataIn { bytes, _room: room.ok() });
@@ -206,7 +210,10 @@ impl Running {
                 held -= ready;
                 let (volume, at) = (Rc::clone(volume), offset + written);
                 let write = async move { volume.write(at, &now, durable).await };
-                if let Err(error) = to_its_end(guard, write).await? {
+                self.session.client.mark(TraceStage::Disk);
+                let outcome = to_its_end(guard, write).await?;
+                self.session.client.mark(TraceStage::DiskDone);
+                if let Err(error) = outcome {
                     return Ok(Err(error));
                 }
                 written += ready as u64;

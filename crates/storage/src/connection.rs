@@ -40,7 +40,7 @@ pub(crate) async fn serve(
     ends: Ends,
     random: [u8; 64],
 ) {
-    let session = Session::new(&portal.device, &portal.sessions, ends, random);
+    let session = Session::new(&portal.device, &portal.sessions, client, ends, random);
     portal.expect_login(&session);
     let opened = tokio::select! {
         opened = portal.transport().accept(client, stream) => Some(opened),

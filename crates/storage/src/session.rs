@@ -17,6 +17,7 @@ use iscsi::target::TargetConnection;
 use iscsi::{IscsiName, Lun, TargetConfig, TaskId};
 use scsi::NexusId;
 use seal::PeerIdentity;
+use sockets::Client;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::AbortHandle;
 
@@ -70,6 +71,8 @@ pub(crate) struct Session {
     /// Who the peer is, where the transport proves it.
     peer: RefCell<Option<PeerIdentity>>,
     sealed: RefCell<Option<Rc<SealedState>>>,
+    /// Takes marks of what the disk does.
+    pub(crate) client: Arc<Client>,
 }
 
 /// A command that is under way.
@@ -86,6 +89,7 @@ impl Session {
     pub(crate) fn new(
         device: &Rc<Device>,
         table: &Rc<SessionTable>,
+        client: &Arc<Client>,
         ends: Ends,
         random: [u8; 64],
     ) -> Rc<Self> {
@@ -109,6 +113,7 @@ impl Session {
             started: Instant::now(),
             peer: RefCell::default(),
             sealed: RefCell::default(),
+            client: Arc::clone(client),
         })
     }
 

@@ -7,12 +7,17 @@
 //!     Tasuki's sender ── TAP ────────┘    10.218.9.0/24
 //! ```
 //!
+//! Tasuki's receivers are behind TAP devices of the last host before the kernel's receiver, each
+//! with a network of its own: 10.218.30.0/24, 10.218.31.0/24 and so on.
+//!
 //! Tasuki's sender is behind a TAP device of the first host behind the kernel's sender. So both
-//! pass the same gateways, and a link of their own before them. All gateways forward by the
+//! pass the same gateways, and a link of their own before them. In the same way a receiver of
+//! Tasuki's has a link of its own behind them. All gateways forward by the
 //! kernel: an instance of Tasuki forwards nothing, and a wire joins two instances and no more.
 //!
 //! Each end has a processor of its own, if there are two. The devices keep their default offloads.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -37,15 +42,27 @@ const BESIDE: &str = "10.218.9.1";
 /// The limited link, bits a second, and how long its queue may be.
 const LINK: u64 = 100_000_000;
 const QUEUE: &str = "burst 16kb latency 20ms";
+/// The networks of Tasuki's receivers, by their third number.
+const RECEIVERS: usize = 30;
 /// How long others send before a sample, so that their queue is there.
 const BEFORE: Duration = Duration::from_millis(50);
 
-/// Where the sender's sockets are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hosting {
+/// Where the sockets of an end are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Hosting {
     Kernel,
     /// On an instance of this mode.
     Tasuki(&'static str),
+}
+
+impl Hosting {
+    /// As the figures name it.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::Kernel => "Linux",
+            Self::Tasuki(mode) => mode,
+        }
+    }
 }
 
 impl From<LabSetup> for Hosting {
@@ -64,13 +81,22 @@ pub(super) struct Chain {
     namespaces: Vec<String>,
     tasuki: PathBuf,
     processors: [usize; 2],
-    server: Child,
+    /// By where they are: the program, its address, and the device towards it.
+    receivers: BTreeMap<Hosting, RunningReceiver>,
     _clean_up: CleanUp,
 }
 
+/// A program that receives.
+struct RunningReceiver {
+    program: Child,
+    address: String,
+    /// Of the host before it.
+    device: String,
+}
+
 impl Chain {
-    /// Makes the path and starts the receiver.
-    pub(super) fn new(gateways: u32, tasuki: &Path, power: Option<&PowerGroups>) -> Result<Self> {
+    /// Makes the path.
+    pub(super) fn new(gateways: u32, tasuki: &Path) -> Result<Self> {
         let tag = format!("tl{}g{gateways}", std::process::id());
         let namespaces: Vec<String> = (0..gateways + 2).map(|at| format!("{tag}n{at}")).collect();
         let _clean_up = CleanUp::new(&namespaces, &[])?;
@@ -78,16 +104,46 @@ impl Chain {
         let all = processors()?;
         let here = *all.first().context("a processor")?;
         let processors = [here, all.get(1).copied().unwrap_or(here)];
-        let last = namespaces.last().context("a receiver")?;
-        let mut command = bounded(power.map(|power| power.procs(1)), processors[1]);
-        command.args(["ip", "netns", "exec", last]).arg(std::env::current_exe()?);
+        let (tasuki, receivers) = (tasuki.to_owned(), BTreeMap::new());
+        Ok(Self { namespaces, tasuki, processors, receivers, _clean_up })
+    }
+
+    /// Starts the receiver at such an end, unless it is there.
+    pub(super) fn receive_on(&mut self, to: Hosting, power: Option<&PowerGroups>) -> Result<()> {
+        if self.receivers.contains_key(&to) {
+            return Ok(());
+        }
+        let [.., before, last] = &self.namespaces[..] else { bail!("a path has two ends") };
+        let mut command = bounded(power.map(|power| power.procs(1)), self.processors[1]);
+        command.args(["ip", "netns", "exec"]);
+        let (address, device) = match to {
+            Hosting::Kernel => {
+                command.arg(last);
+                (format!("10.218.{}.2", 8 + self.namespaces.len()), RIGHT.to_owned())
+            }
+            Hosting::Tasuki(mode) => {
+                let network = format!("10.218.{}", RECEIVERS + self.receivers.len());
+                let device = format!("to-{mode}");
+                command.arg(before).arg(&self.tasuki).args(["run", "--mode", mode]);
+                command.args(["--ipv6", "off", "--address", &format!("{network}.2/24")]);
+                command.args(["--nic", &format!("tap:{device}")]);
+                command.args(["--gateway", &format!("{network}.1"), "--"]);
+                (format!("{network}.2"), device)
+            }
+        };
+        command.arg(std::env::current_exe()?);
         command.args(["serve", "--bind", &format!("0.0.0.0:{PORT}")]);
-        let mut server = command.stdout(Stdio::piped()).spawn().context("starting the receiver")?;
+        let program = command.stdout(Stdio::piped()).spawn().context("starting the receiver")?;
+        let running = self.receivers.entry(to).or_insert(RunningReceiver {
+            program,
+            address: format!("{address}:{PORT}"),
+            device,
+        });
         let mut line = String::new();
-        let output = server.stdout.as_mut().context("the receiver's output")?;
+        let output = running.program.stdout.as_mut().context("the receiver's output")?;
         BufReader::new(output).read_line(&mut line)?;
         ensure!(!line.is_empty(), "the receiver did not start");
-        Ok(Self { namespaces, tasuki: tasuki.to_owned(), processors, server, _clean_up })
+        Ok(())
     }
 
     /// Those of sender and receiver.
@@ -95,20 +151,20 @@ impl Chain {
         self.processors
     }
 
-    fn receiver(&self) -> String {
-        format!("10.218.{}.2:{PORT}", 8 + self.namespaces.len())
+    fn receiver(&self, to: Hosting) -> Result<&RunningReceiver> {
+        self.receivers.get(&to).context("a receiver")
     }
 
     /// The sender, with these words behind `client`.
     pub(super) fn client(
         &self,
-        setup: LabSetup,
+        (from, to): (Hosting, Hosting),
         power: Option<&PowerGroups>,
         words: &[String],
     ) -> Result<Command> {
         let mut command = bounded(power.map(|power| power.procs(0)), self.processors[0]);
         command.args(["ip", "netns", "exec"]);
-        match Hosting::from(setup) {
+        match from {
             Hosting::Kernel => {
                 command.arg(&self.namespaces[0]);
             }
@@ -118,22 +174,28 @@ impl Chain {
                 command.args(["--gateway", BESIDE, "--"]);
             }
         }
-        command.arg(std::env::current_exe()?).args(["client", "--connect", &self.receiver()]);
+        command.arg(std::env::current_exe()?).args([
+            "client",
+            "--connect",
+            &self.receiver(to)?.address,
+        ]);
         command.args(words);
         Ok(command)
     }
 
     /// Limits the link to the receiver, and has the last gateway send datagrams over it.
-    pub(super) fn limited(&self, percent: u32) -> Result<LimitedLink> {
+    pub(super) fn limited(&self, to: Hosting, percent: u32) -> Result<LimitedLink> {
         let [.., gateway, _] = &self.namespaces[..] else { bail!("a path has two ends") };
+        let RunningReceiver { address, device, .. } = self.receiver(to)?;
         let limit = format!("tbf rate {LINK}bit {QUEUE}");
-        sh(&format!("ip netns exec {gateway} tc qdisc replace dev {RIGHT} root {limit}"))?;
-        let mut link = LimitedLink { gateway: gateway.clone(), others: None };
+        sh(&format!("ip netns exec {gateway} tc qdisc replace dev {device} root {limit}"))?;
+        let mut link =
+            LimitedLink { gateway: gateway.clone(), device: device.clone(), others: None };
         if percent > 0 {
             let rate = LINK / 8 * u64::from(percent) / 100;
             let mut command = Command::new("ip");
             command.args(["netns", "exec", gateway]).arg(std::env::current_exe()?);
-            command.args(["background", "--connect", &self.receiver()]);
+            command.args(["background", "--connect", address]);
             command.args(["--rate", &rate.to_string()]);
             link.others = Some(command.spawn().context("starting other datagrams")?);
             sleep(BEFORE);
@@ -144,15 +206,21 @@ impl Chain {
 
 impl Drop for Chain {
     fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.server.kill();
-        let _ = self.server.wait();
+        for (hosting, RunningReceiver { program, .. }) in &mut self.receivers {
+            // It may have ended already. `tasuki run` ends its program and its servers on request.
+            let _ = match hosting {
+                Hosting::Kernel => program.kill().map_err(Into::into),
+                Hosting::Tasuki(_) => sh(&format!("kill {}", program.id())),
+            };
+            let _ = program.wait();
+        }
     }
 }
 
 /// A link that is limited as long as this lives.
 pub(super) struct LimitedLink {
     gateway: String,
+    device: String,
     others: Option<Child>,
 }
 
@@ -164,12 +232,13 @@ impl Drop for LimitedLink {
             let _ = others.wait();
         }
         // The namespace may be gone.
-        let _ = sh(&format!("ip netns exec {} tc qdisc del dev {RIGHT} root", self.gateway));
+        let _ =
+            sh(&format!("ip netns exec {} tc qdisc del dev {} root", self.gateway, self.device));
     }
 }
 
 /// A command of one host: on its processor, and in its control group if there is one.
-pub(super) fn bounded(procs: Option<PathBuf>, processor: usize) -> Command {
+pub(crate) fn bounded(procs: Option<PathBuf>, processor: usize) -> Command {
     let mut command = match procs {
         Some(procs) => {
             let mut command = Command::new("sh");

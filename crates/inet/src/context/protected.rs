@@ -11,7 +11,7 @@ use core::net::{IpAddr, SocketAddr};
 use smoltcp::wire::checksum;
 
 use super::{Context, NextHop};
-use crate::bytes::{Egress, TxBytes, TxPiece, gather};
+use crate::bytes::{Egress, ProcessingStage, TxBytes, TxPiece, gather};
 use crate::error::Error;
 use crate::esp::{EspFlow, SealedPacket, SecuredBy, Treatment};
 use crate::interface_id::{InterfaceId, NeighbourKey};
@@ -143,6 +143,7 @@ impl Context {
         let id = self.ip.fragment_id(&mut self.secret, flow.destination, 1);
         let mtu = self.link_mtu(departure.interface(), flow.destination);
         let carrier = (self.ip.ttl(), id, usize::from(mtu));
+        self.link.stage(ProcessingStage::EspSeal, out);
         let sealed = self.esp.seal(now, by, packet, carrier, &mut self.timers);
         let Some(SealedPacket { frame, destination, tunnelled }) = sealed else { return };
         if tunnelled {

@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use smoltcp::wire::IpProtocol;
 
 use super::state::Stack;
-use crate::bytes::{Egress, Frame, RxBytes, TxBytes};
+use crate::bytes::{Egress, Frame, ProcessingStage, RxBytes, TxBytes};
 use crate::error::Error;
 use crate::esp::{Admission, EspFlow, PROTOCOL, SecuredBy};
 use crate::held::HoldPurpose;
@@ -112,6 +112,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let mut bytes = vec![0; packet.payload.end - packet.extent.start];
         frame.read(packet.extent.start, &mut bytes);
         drop(frame);
+        self.cx.link.stage(ProcessingStage::EspOpen, out);
         let opened = self.cx.esp.open(now, found, packet, bytes, &mut self.cx.timers);
         let Some(opened) = opened else { return };
         let frame = Frame::Joined(opened.bytes);

@@ -65,6 +65,7 @@ fn run(seed: u64, rounds: u32, noise: f64, base: bool, planted: Option<Planted>)
         command: "none".to_owned(),
         kind: FigureKind::Lines,
         second: None,
+        lanes: Vec::new(),
         base: base.then(|| SERIES[0].to_owned()),
         series: SERIES
             .map(|series| Series {

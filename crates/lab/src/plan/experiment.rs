@@ -23,6 +23,10 @@ pub enum ExperimentName {
     Connections,
     /// Reads of a disk plain, by TLS, sealed and by ESP, as in the fifth paper
     Storage,
+    /// Packets of a block on a time axis, by ESP and sealed, as in the fifth paper
+    Packets,
+    /// Goodput over a path with loss, delay and a queue
+    Paths,
 }
 
 /// What an experiment is like.
@@ -42,7 +46,7 @@ const QUICK: u32 = 10;
 
 impl ExperimentName {
     /// All, in the order in which they are measured.
-    pub const EACH: [Self; 7] = [
+    pub const EACH: [Self; 9] = [
         Self::Rtt,
         Self::Stages,
         Self::Handover,
@@ -50,6 +54,8 @@ impl ExperimentName {
         Self::Calls,
         Self::Connections,
         Self::Storage,
+        Self::Packets,
+        Self::Paths,
     ];
 
     fn properties(self) -> Properties {
@@ -69,31 +75,44 @@ impl ExperimentName {
                 ..of(
                     "rtt",
                     "Round-trip time between stream sockets",
-                    420,
+                    300,
                     &["--length", "--power", "--gateways", "--load", "--network-load", "--count"],
                 )
             },
-            Self::Stages => of("stages", "Where the time of a send goes", 180, &["--size"]),
+            Self::Stages => of("stages", "Where the time of a send goes", 150, &["--size"]),
             Self::Handover => Properties {
                 needs_root: false,
                 tools: &[],
-                ..of("handover", "Handing an area to another process", 150, &["--size", "--relays"])
+                ..of("handover", "Handing an area to another process", 130, &["--size", "--relays"])
             },
             Self::Throughput => of(
                 "throughput",
                 "Bytes a second by the size of a write",
-                420,
-                &["--size", "--unit", "--areas"],
+                330,
+                &["--size", "--unit", "--areas", "--peers"],
             ),
             Self::Calls => Properties {
                 needs_root: false,
                 tools: &[],
-                ..of("calls", "Calls that travel together", 150, &["--batch"])
+                ..of("calls", "Calls that travel together", 130, &["--batch"])
             },
-            Self::Connections => of("connections", "Connections a second", 90, &[]),
+            Self::Connections => of("connections", "Connections a second", 80, &[]),
             Self::Storage => Properties {
                 tools: &["ip"],
-                ..of("storage", "Encryption above TCP and below it", 390, &["--size"])
+                ..of(
+                    "storage",
+                    "Encryption above TCP and below it",
+                    380,
+                    &["--size", "--delay", "--cipher"],
+                )
+            },
+            Self::Packets => Properties {
+                tools: &["ip"],
+                ..of("packets", "Packets of a block on a time axis", 60, &["--size", "--delay"])
+            },
+            Self::Paths => Properties {
+                tools: &["ip", "tc", "sysctl", "taskset"],
+                ..of("paths", "Goodput over a bad path", 240, &["--loss", "--delay", "--queue"])
             },
         }
     }

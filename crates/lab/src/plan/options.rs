@@ -6,9 +6,10 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::experiment::ExperimentName;
+use super::percents::Percents;
 use super::places::{
-    AREAS, BATCHES, GATEWAYS, HostPlaces, LENGTHS, LOADS, NETWORK_LOADS, POWERS, Places, RELAYS,
-    SIZES, UNITS,
+    AREAS, BATCHES, DELAYS, GATEWAYS, HostPlaces, LENGTHS, LOADS, NETWORK_LOADS, POWERS, Places,
+    QUEUES, RELAYS, SIZES, UNITS,
 };
 
 /// Bytes of a write or block, at least; a send of which stages are measured may be shorter.
@@ -27,6 +28,17 @@ pub enum LabSetup {
     Fused,
     /// Tasuki inside the program
     Library,
+}
+
+/// What protects blocks, above TCP and below it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum StorageCipher {
+    /// AES-256-GCM, by TLS, sealed and by ESP
+    #[default]
+    Aes,
+    /// Triple DES, as in the fifth paper: whole blocks of a program, and by ESP
+    #[value(name = "3des")]
+    TripleDes,
 }
 
 /// What is measured, and for how long.
@@ -51,8 +63,8 @@ pub struct LabOptions {
     /// Go on with the run of this directory, where it was interrupted
     #[arg(long = "continue", value_name = "DIR", conflicts_with_all = [
         "experiments", "quick", "time", "rounds", "out", "only", "length", "power", "gateways",
-        "load", "network_load", "count", "size", "batch", "unit", "areas",
-        "relays",
+        "load", "network_load", "count", "size", "batch", "unit", "areas", "relays", "loss",
+        "delay", "queue", "cipher", "peers",
     ])]
     pub resume: Option<PathBuf>,
     /// Measure only these set-ups
@@ -78,8 +90,8 @@ pub struct LabOptions {
     /// rtt: round trips of a sample [default: 2000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=100_000))]
     pub count: Option<u32>,
-    /// stages, handover, throughput, storage: bytes of a send, area, write or block, 1024 to
-    /// 4194304, of a send from 256
+    /// stages, handover, throughput, storage, packets: bytes of a send, area, write or block, 1024
+    /// to 4194304, of a send from 256
     #[arg(long, value_name = "BYTES", value_parser = |word: &str| SIZES.parse(word))]
     pub size: Option<Places>,
     /// handover: servers that hand a call on, 0 to 8
@@ -94,6 +106,21 @@ pub struct LabOptions {
     /// calls: calls that travel together, 1 to 1000; A..B doubles
     #[arg(long, value_name = "CALLS", value_parser = |word: &str| BATCHES.parse(word))]
     pub batch: Option<Places>,
+    /// paths: percent of the frames that are lost, each way, 0 to 3, such as 0.1
+    #[arg(long, value_name = "PERCENT", value_parser = Percents::parse)]
+    pub loss: Option<Percents>,
+    /// storage, packets, paths: milliseconds that a frame takes, each way, 0 to 100; A..B doubles
+    #[arg(long, value_name = "MS", value_parser = |word: &str| DELAYS.parse(word))]
+    pub delay: Option<Places>,
+    /// paths: KiB that may wait before the slowest link, 16 to 4096; A..B doubles
+    #[arg(long, value_name = "KIB", value_parser = |word: &str| QUEUES.parse(word))]
+    pub queue: Option<Places>,
+    /// storage: the cipher [default: aes]
+    #[arg(long, value_name = "CIPHER", value_enum, hide_default_value = true)]
+    pub cipher: Option<StorageCipher>,
+    /// throughput: also smoltcp, and those of lwIP and gVisor whose programs are in this directory
+    #[arg(long, value_name = "DIR")]
+    pub peers: Option<PathBuf>,
 }
 
 impl LabOptions {
@@ -145,6 +172,11 @@ impl LabOptions {
             ("--relays", self.relays.is_some()),
             ("--unit", self.unit.is_some()),
             ("--areas", self.areas.is_some()),
+            ("--loss", self.loss.is_some()),
+            ("--delay", self.delay.is_some()),
+            ("--queue", self.queue.is_some()),
+            ("--cipher", self.cipher.is_some()),
+            ("--peers", self.peers.is_some()),
         ];
         for (option, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
             if !chosen.iter().any(|it| it.axes().contains(&option)) {

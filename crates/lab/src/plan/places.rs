@@ -11,7 +11,7 @@ pub struct Places(Vec<u32>);
 enum Stride {
     /// By this much.
     By(u32),
-    /// To twice the last.
+    /// To twice the last; from 0 to 1.
     Doubling,
 }
 
@@ -45,6 +45,10 @@ pub(super) const POWERS: PlacesRule =
     PlacesRule { least: 10, most: 100, stride: Stride::By(10), what: "percent" };
 pub(super) const NETWORK_LOADS: PlacesRule =
     PlacesRule { least: 0, most: 100, stride: Stride::By(10), what: "percent" };
+pub(super) const DELAYS: PlacesRule =
+    PlacesRule { least: 0, most: 100, stride: Stride::Doubling, what: "milliseconds" };
+pub(super) const QUEUES: PlacesRule =
+    PlacesRule { least: 16, most: 4096, stride: Stride::Doubling, what: "KiB" };
 
 impl Places {
     /// These, put in order; `None` without any.
@@ -116,7 +120,7 @@ impl PlacesRule {
         }
         let next = |last: &u32| match self.stride {
             Stride::By(step) => last.checked_add(step),
-            Stride::Doubling => last.checked_mul(2),
+            Stride::Doubling => last.checked_mul(2).map(|next| next.max(1)),
         };
         let inside = std::iter::successors(Some(from), next).take_while(|place| *place < to);
         Ok(inside.chain([to]).collect())

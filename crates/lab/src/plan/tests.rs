@@ -44,7 +44,7 @@ fn wrong_values_are_refused_with_the_rule() {
         ("rtt --power 5", "percent from 10 to 100"),
         ("rtt --network-load 50 --gateways 0,1", "behind a gateway"),
         ("handover --gateways 1", "--gateways belongs to rtt"),
-        ("rtt --size 4096", "belongs to stages, handover, throughput, storage"),
+        ("rtt --size 4096", "belongs to stages, handover, throughput, storage, packets"),
         ("stages handover --size 256,1024", "too small for handover"),
         ("handover --size 128", "bytes from 256"),
         ("rtt --time 0s", "such as 90s"),

@@ -509,7 +509,7 @@
   themes();
   const { figures, units } = JSON.parse(document.getElementById("data").textContent);
   const tools = { make, short, place, linearTicks };
-  const kinds = { "heat map": heatMaps(Plot, tools), "stacked bars": stackedBars(Plot, tools) };
+  const kinds = { "heat map": heatMaps(Plot, tools), "stacked bars": stackedBars(Plot, tools), timeline: timelines(Plot, tools) };
   const plots = figures.map((figure) => new (kinds[figure.kind] ?? Plot)(document.querySelector(`[data-figure="${figure.id}"]`), figure));
   const chooser = machineUnits(tools)(plots, units);
   if (location.hash === "#selftest") selfTested(plots, chooser);

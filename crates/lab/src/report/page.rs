@@ -19,6 +19,7 @@ const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = concat!(
     include_str!("heat.js"),
     include_str!("stacks.js"),
+    include_str!("timeline.js"),
     include_str!("picture.js"),
     include_str!("units.js"),
     include_str!("page.js")
@@ -114,7 +115,7 @@ fn one_figure(html: &mut String, figure: &FigureView) {
         "<article id=\"{id}\"><h3>{title}</h3>\n<p class=\"about\">{} by {}; {}.{}{}</p>\n\
          <div class=\"plot\" data-figure=\"{id}\">\
          <noscript>{}</noscript></div>",
-        text(&figure.unit),
+        text(values(figure)),
         text(&axes(figure)),
         figure.better(),
         drawn(figure.kind),
@@ -140,6 +141,11 @@ fn axes(figure: &FigureView) -> String {
     }
 }
 
+/// What is drawn by the axis.
+fn values(figure: &FigureView) -> &str {
+    if figure.kind == FigureKind::Timeline { "What happened" } else { &figure.unit }
+}
+
 /// What a reader has to know of the kind of figure.
 fn drawn(kind: FigureKind) -> &'static str {
     match kind {
@@ -147,6 +153,7 @@ fn drawn(kind: FigureKind) -> &'static str {
         FigureKind::Histogram => "",
         FigureKind::HeatMap => " Each cell has the median; all maps have one scale of colours.",
         FigureKind::StackedBars => " Each part has the number that the legend gives its name.",
+        FigureKind::Timeline => " A line is a packet, a bar is work that took as long.",
     }
 }
 

@@ -4,10 +4,15 @@ use std::fmt::Write as _;
 
 use super::escape::text;
 use super::number::{place, short};
+use super::timeline;
 use super::view::{FigureView, PointView};
+use crate::results::FigureKind;
 
 /// The table as HTML.
 pub(super) fn html(figure: &FigureView) -> String {
+    if figure.kind == FigureKind::Timeline {
+        return timeline::table(figure);
+    }
     let mut html = "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr>".to_owned();
     let _ = write!(html, "<th scope=\"col\">{}</th>", text(&figure.x_title));
     if let Some(second) = &figure.second {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::results::{
-    Axis, Calibration, Direction, Experiment, FORMAT, FigureKind, Machine, Mark, Origin, Point,
-    Sample, Scale, SecondAxis, Series, VERSION,
+    Axis, Calibration, Direction, Experiment, FORMAT, FigureKind, Lane, Machine, Mark, Origin,
+    Point, Sample, Scale, SecondAxis, Series, Span, VERSION,
 };
 
 /// Of each round a value.
@@ -33,6 +33,7 @@ fn figure(name: &str, title: &str, direction: Direction, series: Vec<Series>) ->
         second: None,
         base: Some("Linux".to_owned()),
         series,
+        lanes: Vec::new(),
     }
 }
 
@@ -288,4 +289,32 @@ fn a_histogram_has_columns_and_no_noise() {
     let mut with = results();
     with.experiments[0].figures = vec![histogram];
     assert!(findings(&with).iter().any(|said| said.starts_with("No point is noisy")));
+}
+
+/// A packet, and work that takes a time.
+fn lane(panel: &str, name: &str) -> Lane {
+    let span = |from, until, bytes| Span { from, until, bytes };
+    let spans = vec![span(1.0, 1.0, 1514), span(20.0, 45.5, 4096)];
+    Lane { panel: panel.to_owned(), name: name.to_owned(), spans }
+}
+
+#[test]
+fn a_timeline_has_its_panels_lanes_and_a_table_of_all() {
+    let mut timeline = figure("packets", "Packets", Direction::Lower, Vec::new());
+    (timeline.kind, timeline.base) = (FigureKind::Timeline, None);
+    timeline.axis.unit = "µs".to_owned();
+    timeline.lanes = vec![lane("ESP", "packets <b>"), lane("sealed", "packets <b>")];
+    let svg = plot_svg(&timeline);
+    assert!(svg.contains(">ESP</text>") && svg.contains("packets &lt;b&gt;"), "{svg}");
+    assert_eq!(svg.matches("v16h-").count(), 4, "{svg}");
+    let mut with = results();
+    with.experiments[0].figures.push(timeline);
+    with.check().expect("a good file");
+    let page = page(&with);
+    for part in ["<td>5610</td>", "<td>20</td><td>45.5</td><td>4096</td>", "\"kind\":\"timeline\""]
+    {
+        assert!(page.contains(part), "{part}");
+    }
+    // It has no points, so nothing of it is counted.
+    assert_eq!(findings(&with)[1..], findings(&results())[1..]);
 }

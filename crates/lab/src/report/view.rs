@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::number::place;
 use super::units::MachineUnit;
-use crate::results::{Direction, Figure, FigureKind, Mark, Results, Scale, SecondAxis};
+use crate::results::{Direction, Figure, FigureKind, Lane, Mark, Results, Scale, SecondAxis};
 use crate::statistics::{Interval, NOISY, median_interval};
 
 /// A point and its statistics.
@@ -50,6 +50,7 @@ pub(super) struct FigureView {
     pub(super) places: Vec<f64>,
     /// Those on the second axis.
     pub(super) second_places: Vec<f64>,
+    pub(super) lanes: Vec<Lane>,
 }
 
 /// All figures of a file, by experiment.
@@ -105,6 +106,7 @@ pub(super) fn of_figure(experiment: &str, figure: &Figure) -> FigureView {
         series: series.collect(),
         places: figure.places(),
         second_places: figure.second_places(),
+        lanes: figure.lanes.clone(),
     }
 }
 
@@ -131,6 +133,8 @@ pub(super) struct FigureData<'a> {
     base: Option<&'a str>,
     places: &'a [f64],
     second_places: &'a [f64],
+    #[serde(skip_serializing_if = "<[Lane]>::is_empty")]
+    lanes: &'a [Lane],
     series: Vec<SeriesData<'a>>,
 }
 
@@ -172,6 +176,7 @@ impl FigureView {
             base: self.base.as_deref(),
             places: &self.places,
             second_places: &self.second_places,
+            lanes: &self.lanes,
             series: series.collect(),
         }
     }
@@ -200,10 +205,11 @@ impl FigureView {
 
     /// Which values are better, in words.
     pub(super) fn better(&self) -> &'static str {
-        match self.direction {
-            _ if self.is_histogram() => "a class begins at its place",
-            Direction::Higher => "higher is better",
-            Direction::Lower => "lower is better",
+        match (self.kind, self.direction) {
+            (FigureKind::Histogram, _) => "a class begins at its place",
+            (FigureKind::Timeline, _) => "all panels have one axis of time",
+            (_, Direction::Higher) => "higher is better",
+            (_, Direction::Lower) => "lower is better",
         }
     }
 }

@@ -2,12 +2,15 @@
 
 use std::fmt::Write as _;
 
-use super::schema::{Figure, Point};
+use super::schema::{Figure, FigureKind, Point};
 
 impl Figure {
     /// All samples, with a header line. Numbers are written so that reading them gives the same.
     #[must_use]
     pub fn csv(&self) -> String {
+        if self.kind == FigureKind::Timeline {
+            return self.csv_of_spans();
+        }
         let mut text = "figure,series,x,x unit,y,round,value,unit\r\n".to_owned();
         let (figure, unit) = (cell(&self.name), cell(&self.unit));
         let x_unit = cell(&self.axis.unit);
@@ -29,6 +32,20 @@ impl Figure {
     fn second_place(&self, point: &Point) -> String {
         let Some(second) = &self.second else { return String::new() };
         second.names.get(point.y as usize).cloned().unwrap_or_else(|| point.y.to_string())
+    }
+
+    /// A timeline: one line a span.
+    fn csv_of_spans(&self) -> String {
+        let mut text = "figure,panel,lane,from,until,unit,bytes\r\n".to_owned();
+        let (figure, unit) = (cell(&self.name), cell(&self.axis.unit));
+        for lane in &self.lanes {
+            let (panel, name) = (cell(&lane.panel), cell(&lane.name));
+            for span in &lane.spans {
+                let (from, until, bytes) = (span.from, span.until, span.bytes);
+                let _ = write!(text, "{figure},{panel},{name},{from},{until},{unit},{bytes}\r\n");
+            }
+        }
+        text
     }
 }
 

@@ -144,6 +144,7 @@ fn check_figure(figure: &Figure, path: &str, samples: &mut usize) -> Checked {
     if figure.base.is_some() && !figure.kind.may_have_base() {
         return Err(InvalidResults::new(format!("{path}.base"), "this kind of figure has none"));
     }
+    check_lanes(figure, path, samples)?;
     let parts = check_second_axis(figure, path)?;
     let path = format!("{path}.series");
     check_names(&path, figure.series.iter().map(|series| &series.name[..]))?;
@@ -206,6 +207,44 @@ fn check_second_axis(figure: &Figure, path: &str) -> Result<SecondPlaces, Invali
         (true, 0) => refused("the parts of stacked bars have names"),
         (true, count) => Ok(SecondPlaces::Parts(count)),
     }
+}
+
+/// A timeline has lanes and nothing else; no other figure has them. A span counts as a sample.
+fn check_lanes(figure: &Figure, path: &str, samples: &mut usize) -> Checked {
+    let is_timeline = figure.kind == FigureKind::Timeline;
+    if is_timeline && !figure.series.is_empty() {
+        return Err(InvalidResults::new(format!("{path}.series"), "a timeline has lanes only"));
+    }
+    let path = format!("{path}.lanes");
+    if figure.lanes.is_empty() == is_timeline {
+        let reason = if is_timeline { "a timeline has some" } else { "only a timeline has lanes" };
+        return Err(InvalidResults::new(path, reason));
+    }
+    most(&path, "lanes", figure.lanes.len(), MOST_SERIES)?;
+    let mut seen = BTreeSet::new();
+    for (at, lane) in figure.lanes.iter().enumerate() {
+        let path = format!("{path}[{at}]");
+        check_text(&format!("{path}.panel"), &lane.panel)?;
+        check_text(&format!("{path}.name"), &lane.name)?;
+        if !seen.insert((&lane.panel, &lane.name)) {
+            return Err(InvalidResults::new(format!("{path}.name"), "the panel has it twice"));
+        }
+        let path = format!("{path}.spans");
+        most(&path, "spans of a lane", lane.spans.len(), MOST_FIGURE_POINTS)?;
+        *samples += lane.spans.len();
+        most(&path, "samples of the file", *samples, MOST_SAMPLES)?;
+        let mut before = 0.0;
+        for (at, span) in lane.spans.iter().enumerate() {
+            check_value(&format!("{path}[{at}].from"), span.from)?;
+            check_value(&format!("{path}[{at}].until"), span.until)?;
+            if span.from < before || span.until < span.from {
+                let reason = "spans are in order of their begin, and none ends before it begins";
+                return Err(InvalidResults::new(format!("{path}[{at}]"), reason));
+            }
+            before = span.from;
+        }
+    }
+    Ok(())
 }
 
 fn check_series(series: &Series, path: &str, samples: &mut usize) -> Checked {

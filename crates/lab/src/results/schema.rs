@@ -118,6 +118,34 @@ pub struct Figure {
     pub base: Option<String>,
     /// Its series.
     pub series: Vec<Series>,
+    /// Of a timeline: its lanes from the top, those of a panel together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lanes: Vec<Lane>,
+}
+
+/// A lane of a timeline: what one party did, and when.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lane {
+    /// The panel that it is in, such as a transport.
+    pub panel: String,
+    /// What happens in it, such as `packets of the target`. Unique in the panel.
+    pub name: String,
+    /// What happened, in order of its begin.
+    pub spans: Vec<Span>,
+}
+
+/// Something that happened once in a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Span {
+    /// When it began, in units of the axis, 0 or above.
+    pub from: f64,
+    /// When it ended; the same where it took no time, as with a packet.
+    pub until: f64,
+    /// Bytes that it was about; 0 if that is not known.
+    #[serde(default)]
+    pub bytes: u64,
 }
 
 /// How a figure is drawn.
@@ -137,6 +165,8 @@ pub enum FigureKind {
     /// compared with a base, since parts of two series need not mean the same.
     #[serde(rename = "stacked bars")]
     StackedBars,
+    /// What happened when, in lanes: `lanes` has all of it, and there are no series.
+    Timeline,
 }
 
 impl FigureKind {

@@ -146,6 +146,8 @@ fn the_page_has_every_key() {
     figure.second =
         Some(SecondAxis { title: "a".into(), unit: "B".into(), names: vec!["b".into()] });
     figure.series[0].points[0].y = 1.0;
+    let span = Span { from: 0.0, until: 1.0, bytes: 2 };
+    figure.lanes = vec![Lane { panel: "a".into(), name: "b".into(), spans: vec![span] }];
     let mut all = Vec::new();
     keys(&serde_json::to_value(results).expect("JSON"), &mut all);
     assert!(all.len() > 30);
@@ -165,6 +167,21 @@ fn with_second(kind: &str, second: &Value, ys: [u32; 2]) -> Value {
             (point["x"], point["y"]) = (json!(64), json!(y));
         }
     }
+    file
+}
+
+/// The file with one timeline.
+fn timeline() -> Value {
+    let mut file = file();
+    let figure = file.pointer_mut(FIGURE).expect("a figure");
+    let spans = json!([{"from": 0, "until": 0, "bytes": 1514}, {"from": 3.5, "until": 9}]);
+    figure["kind"] = json!("timeline");
+    figure["series"] = json!([]);
+    figure["lanes"] = json!([
+        {"panel": "ESP", "name": "packets", "spans": spans.clone()},
+        {"panel": "sealed", "name": "packets", "spans": spans},
+    ]);
+    figure.as_object_mut().expect("an object").remove("base");
     file
 }
 
@@ -191,6 +208,29 @@ fn a_second_axis_is_for_its_kinds_and_its_places_are_checked() {
     let mut file = with_second("stacked bars", &parts, [0, 1]);
     file.pointer_mut(FIGURE).expect("a figure")["base"] = json!("Linux");
     assert!(parsed(&file).is_err(), "stacked bars with a base");
+}
+
+#[test]
+fn a_timeline_has_lanes_in_order_of_time() {
+    let results = parsed(&timeline()).expect("a good file");
+    let csv = results.experiments[0].figures[0].csv();
+    let lines: Vec<&str> = csv.split("\r\n").collect();
+    assert_eq!(lines[0], "figure,panel,lane,from,until,unit,bytes");
+    assert_eq!(lines[2], "send,ESP,packets,3.5,9,B,0");
+    assert_eq!(lines.len(), 1 + 4 + 1);
+    for (field, value, expected) in [
+        ("/lanes/1/panel", json!("ESP"), "lanes[1].name: the panel has it twice"),
+        ("/lanes/0/spans/1/until", json!(3), "lanes[0].spans[1]: spans are in order"),
+        ("/lanes/0/spans/0/from", json!(-1), "lanes[0].spans[0].from: -1 is not between"),
+        ("/lanes/0/name", json!(""), "lanes[0].name: it is empty"),
+        ("/lanes", json!([]), "lanes: a timeline has some"),
+        ("/kind", json!("lines"), "lanes: only a timeline has lanes"),
+    ] {
+        let mut file = timeline();
+        *file.pointer_mut(&format!("{FIGURE}{field}")).expect("such a field") = value;
+        let said = parsed(&file).expect_err(expected).to_string();
+        assert!(said.contains(expected), "{said}");
+    }
 }
 
 proptest! {

@@ -79,7 +79,7 @@ async fn open<E>(
     (&stream).write_all(hello.as_ref()).await?;
     let (stream, state) = (Rc::new(stream), Rc::<SealedState>::default());
     let received = InPlaceStream::new(Rc::clone(&stream), buffer.take_all());
-    let mut reader = SealedReader::new(received, opener, Rc::clone(&state));
+    let mut reader = SealedReader::new(received, Arc::clone(client), opener, Rc::clone(&state));
     let hello = reader.hello().await?;
     sealer.handle_hello(hello);
     let writer = SealedWriter::new(stream, Arc::clone(client), sealer, Rc::clone(&state));

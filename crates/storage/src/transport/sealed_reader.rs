@@ -1,9 +1,11 @@
 //! The receiving half of a sealed stream.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use seal::{Expected, HEADER_LEN, OpenError, Opened as Record, Opener, PeerHello};
+use sockets::{Client, TraceStage};
 
 use super::error::TransportError;
 use super::in_place::InPlaceStream;
@@ -20,12 +22,18 @@ pub(crate) struct SealedReader {
     /// The record whose header has come, and its body so far.
     incoming: Option<(Expected, AlignedMemory)>,
     state: Rc<SealedState>,
+    client: Arc<Client>,
 }
 
 impl SealedReader {
-    pub(super) fn new(stream: InPlaceStream, opener: Opener, state: Rc<SealedState>) -> Self {
+    pub(super) fn new(
+        stream: InPlaceStream,
+        client: Arc<Client>,
+        opener: Opener,
+        state: Rc<SealedState>,
+    ) -> Self {
         let header = AlignedMemory::with_room(HEADER_LEN);
-        Self { stream, opener, header, incoming: None, state }
+        Self { stream, opener, header, incoming: None, state, client }
     }
 
     /// The peer's Hello, which is the first record.
@@ -41,7 +49,10 @@ impl SealedReader {
     /// The next bytes; `None` after the peer's End. Without bytes: the peer asks for another key.
     pub(super) async fn read(&mut self) -> Result<Option<Bytes>, TransportError> {
         while let Some((expected, mut body)) = self.body().await? {
-            match self.opener.open_in_place(&expected, body.as_mut())? {
+            self.client.mark(TraceStage::Open);
+            let opened = self.opener.open_in_place(&expected, body.as_mut());
+            self.client.mark(TraceStage::CipherDone);
+            match opened? {
                 Record::Data(content) => {
                     let len = content.len();
                     body.truncate(len);

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use bytes::{Buf as _, Bytes};
 use seal::{ControlRecord, HEADER_LEN, Reason, SealError, Sealer};
-use sockets::{Client, TxArea};
+use sockets::{Client, TraceStage, TxArea};
 use tasuki_tokio::TcpStream;
 use tokio::io::AsyncWriteExt as _;
 
@@ -117,7 +117,9 @@ impl SealedWriter {
     ) -> Result<(), TransportError> {
         let busy = self.stream.as_aio().as_socket().slices_done().unwrap_or(0) < self.sent_areas;
         let began = Instant::now();
+        self.client.mark(TraceStage::Seal);
         seal(&mut self.sealer)?;
+        self.client.mark(TraceStage::CipherDone);
         let took = began.elapsed();
         self.state.count(|counts| {
             counts.sealed += chunk as u64;

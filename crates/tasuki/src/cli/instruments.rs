@@ -73,6 +73,10 @@ pub(crate) struct StagesArgs {
     /// Print JSON: an object
     #[arg(long)]
     pub(crate) json: bool,
+    /// Also the newest N single marks, at most 16384: when each stage began
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "json",
+        value_parser = clap::value_parser!(u32).range(..=16384))]
+    pub(crate) marks: u32,
     /// The instance [default: the one that runs]
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<InstanceName>,

@@ -22,7 +22,7 @@ pub(crate) fn stages(args: &StagesArgs) -> Result<u8, Failure> {
     let mut operator = Operator::connect_or_guess(args.name.as_ref())?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])
         .map_err(|error| Failure::system("watch for signals", error))?;
-    trace(&mut operator, true)?;
+    trace(&mut operator, true, 0)?;
     // Where Ctrl-C ends it sooner, the table is shown all the same.
     let handle = signals.handle();
     let seconds = args.seconds;
@@ -31,7 +31,7 @@ pub(crate) fn stages(args: &StagesArgs) -> Result<u8, Failure> {
         handle.close();
     });
     let _ = signals.forever().next();
-    let report = trace(&mut operator, false)?;
+    let report = trace(&mut operator, false, args.marks as usize)?;
     if args.json {
         print_json(&report)?;
     } else {
@@ -40,8 +40,8 @@ pub(crate) fn stages(args: &StagesArgs) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn trace(operator: &mut Operator, on: bool) -> Result<StageReport, Failure> {
-    match operator.ask(&ClientRequest::Trace { on, marks: 0 })? {
+fn trace(operator: &mut Operator, on: bool, marks: usize) -> Result<StageReport, Failure> {
+    match operator.ask(&ClientRequest::Trace { on, marks })? {
         (ClientReply::Stages(report), _) => Ok(report),
         (other, _) => Err(operator.unexpected(&other)),
     }
