@@ -279,7 +279,7 @@ fn browse(address: &str, width: u32, dark: bool, words: &[String]) -> Finished {
         .args(["--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr"])
         .arg(format!("--window-size={width},{HEIGHT}"))
         .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
-        .args(["--virtual-time-budget=5000", "--timeout=60000"])
+        .args(["--virtual-time-budget=20000", "--timeout=60000"])
         .args(words)
         .arg(address);
     Running::start(command).finish_within(BROWSER_PATIENCE).success()

@@ -1,5 +1,5 @@
-// What a plot shows, as PNG: the canvas with its title above and its legend below, at twice the
-// size. The copy has the colours that the style sheet gives, as attributes, since the picture has
+// What a plot shows, as PNG (a data: address): the canvas with its title above and its legend below,
+// at twice the size. The copy has the colours that the style sheet gives, as attributes, since the picture has
 // no style sheet. Nothing is loaded: an image out of this very page is drawn onto a canvas.
 const pictureOf = ({ make }) => {
   const STYLES = ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "font-size", "font-family", "font-weight", "text-anchor"];
@@ -42,10 +42,13 @@ const pictureOf = ({ make }) => {
       for (const [name, value] of Object.entries(own)) text.setAttribute(name, value);
     }
     const image = new Image();
-    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(whole))}`;
-    await image.decode();
+    await new Promise((done, failed) => {
+      image.onload = done;
+      image.onerror = () => failed(new Error("the picture cannot be drawn"));
+      image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(whole))}`;
+    });
     const canvas = make("canvas", { width: width * SCALE, height: bottom * SCALE });
     canvas.getContext("2d").drawImage(image, 0, 0);
-    return new Promise((found) => canvas.toBlob(found, "image/png"));
+    return canvas.toDataURL("image/png");
   };
 };
