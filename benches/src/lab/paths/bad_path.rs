@@ -13,8 +13,8 @@
 //! measurement, with the seed of that measurement.
 //!
 //! Nothing but TCP crosses the wire, so that all set-ups lose the same frames by number: there is
-//! no IPv6, and neighbours are known. The kernel's ends forget what they learnt of earlier connections
-//! (tcp_no_metrics_save).
+//! no IPv6, and neighbours are known. The kernel's ends forget what they learnt of earlier
+//! connections (tcp_no_metrics_save).
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
