@@ -105,7 +105,7 @@ enum Command {
     /// Show all tables of the results of `all`.
     Tables(all::FileArgs),
     /// Experiments of the papers with a report, as `tasuki lab` measures them.
-    Lab(lab::MeasureArgs),
+    Lab(Box<lab::MeasureArgs>),
     /// The other end of every measurement.
     Serve(ServeArgs),
     /// One measured client; prints one JSON line per size.
