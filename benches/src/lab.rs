@@ -73,6 +73,13 @@ struct EarlierWords {
     options: LabOptions,
 }
 
+/// The options of words behind `tasuki lab`.
+#[cfg(test)]
+pub(crate) fn options_of(words: &str) -> LabOptions {
+    let words: Result<EarlierWords, _> = clap::Parser::try_parse_from(words.split_whitespace());
+    words.expect("good words").options
+}
+
 /// Measures, and tells what went wrong in one sentence.
 pub(crate) fn main(args: &MeasureArgs) -> ExitCode {
     match run(args) {

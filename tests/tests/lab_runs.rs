@@ -159,7 +159,7 @@ fn assert_nothing_is_left_of(pid: u32) {
 #[test]
 fn parameters_have_their_effect() {
     let Some(lab) = Lab::with_rights() else { return };
-    let words = "rtt --gateways 0,4 --power 10,100 --load receiver=1,4 --rounds 4 --count 500 \
+    let words = "rtt --gateways 0,2,4 --power 10,100 --load receiver=1,4 --rounds 4 --count 500 \
                  --length 64";
     let results = eventually_has(
         &lab,

@@ -2,7 +2,7 @@
 //! loss, delay and a queue of any length. Linux with CUBIC and with BBR, and Tasuki, which has
 //! CUBIC, send over the same wire with the same losses; Tasuki also receives from both of Linux's.
 //!
-//! The path is in [`bad_path`], the wire in [`relay`], the axes are in [`axes`].
+//! The path is in [`bad_path`], the wire in [`relay`], the axes are in [`mod@axes`].
 
 mod axes;
 mod bad_path;

@@ -231,19 +231,11 @@ fn default_sweeps(quick: bool, base: Setting) -> Vec<Sweep> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Words {
-        #[command(flatten)]
-        options: LabOptions,
-    }
+    use crate::lab::options_of;
 
     fn of(words: &str) -> Vec<Sweep> {
-        let words = ["lab"].into_iter().chain(words.split_whitespace());
-        sweeps(&Words::try_parse_from(words).unwrap().options)
+        sweeps(&options_of(words))
     }
 
     #[test]

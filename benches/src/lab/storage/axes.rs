@@ -119,19 +119,11 @@ fn writes(options: &LabOptions) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Words {
-        #[command(flatten)]
-        options: LabOptions,
-    }
+    use crate::lab::options_of;
 
     fn of(words: &str) -> Vec<DiskAxis> {
-        let words = ["lab"].into_iter().chain(words.split_whitespace());
-        axes(&Words::try_parse_from(words).unwrap().options)
+        axes(&options_of(words))
     }
 
     #[test]

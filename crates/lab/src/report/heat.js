@@ -141,19 +141,14 @@ const heatMaps = (Plot, { make, short, place }) => {
       this.canvas.addEventListener("keydown", (event) => this.key(event));
     }
 
-    key(event) {
-      if (event.ctrlKey || event.metaKey || event.altKey) return;
+    actions() {
       const [column, row] = this.chosen;
       const count = this.figure.series.length;
-      const actions = {
+      return {
         ArrowLeft: () => this.choose(column - 1, row), ArrowRight: () => this.choose(column + 1, row),
         ArrowUp: () => this.choose(column, row - 1), ArrowDown: () => this.choose(column, row + 1), Home: () => this.choose(0, 0),
         n: () => this.show((this.layer + 1) % count), p: () => this.show((this.layer + count - 1) % count),
       };
-      const action = actions[event.key];
-      if (!action) return;
-      event.preventDefault();
-      action();
     }
 
     test(check, press) {

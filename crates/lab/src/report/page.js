@@ -373,21 +373,31 @@
 
     key(event) {
       if (event.ctrlKey || event.metaKey || event.altKey) return;
+      const action = this.actions()[event.key];
+      if (!action) return;
+      event.preventDefault();
+      action();
+    }
+
+    // Keys that all kinds have which zoom and pan.
+    moves() {
+      return {
+        "+": () => this.zoom(0.7), "=": () => this.zoom(0.7), "-": () => this.zoom(1 / 0.7), 0: () => this.reset(), Home: () => this.reset(),
+        ArrowLeft: () => this.pan(0.1, 0), ArrowRight: () => this.pan(-0.1, 0),
+      };
+    }
+
+    // What each key does.
+    actions() {
       const step = (by) => {
         const points = this.points();
         if (!points.length) return;
         this.chosen = ((this.chosen ?? (by > 0 ? -1 : 0)) + by + points.length) % points.length;
         this.say(points[this.chosen]);
       };
-      const actions = {
-        "+": () => this.zoom(0.7), "=": () => this.zoom(0.7), "-": () => this.zoom(1 / 0.7), 0: () => this.reset(), Home: () => this.reset(),
-        ArrowLeft: () => this.pan(0.1, 0), ArrowRight: () => this.pan(-0.1, 0), ArrowUp: () => this.pan(0, 0.1), ArrowDown: () => this.pan(0, -0.1),
-        n: () => step(1), p: () => step(-1),
+      return {
+        ...this.moves(), ArrowUp: () => this.pan(0, 0.1), ArrowDown: () => this.pan(0, -0.1), n: () => step(1), p: () => step(-1),
       };
-      const action = actions[event.key];
-      if (!action) return;
-      event.preventDefault();
-      action();
     }
   }
 

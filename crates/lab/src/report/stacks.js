@@ -186,8 +186,7 @@ const stackedBars = (Plot, { make, short, place, linearTicks }) => {
       this.canvas.addEventListener("keydown", (event) => this.key(event));
     }
 
-    key(event) {
-      if (event.ctrlKey || event.metaKey || event.altKey) return;
+    actions() {
       const step = (by) => {
         const all = this.groups().flatMap((group) => group.bars.flatMap((bar) => bar.parts));
         if (!all.length) return;
@@ -197,14 +196,7 @@ const stackedBars = (Plot, { make, short, place, linearTicks }) => {
         this.reading.textContent = this.said(this.chosen);
         this.draw();
       };
-      const actions = {
-        "+": () => this.zoom(0.7), "=": () => this.zoom(0.7), "-": () => this.zoom(1 / 0.7), 0: () => this.reset(), Home: () => this.reset(),
-        ArrowLeft: () => this.pan(0.1), ArrowRight: () => this.pan(-0.1), n: () => step(1), p: () => step(-1),
-      };
-      const action = actions[event.key];
-      if (!action) return;
-      event.preventDefault();
-      action();
+      return { ...this.moves(), n: () => step(1), p: () => step(-1) };
     }
 
     test(check, press) {

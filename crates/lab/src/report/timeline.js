@@ -155,8 +155,7 @@ const timelines = (Plot, { make, short, linearTicks }) => {
       return found;
     }
 
-    key(event) {
-      if (event.ctrlKey || event.metaKey || event.altKey) return;
+    actions() {
       const step = (by) => {
         const spans = this.spans();
         if (!spans.length) return;
@@ -166,14 +165,7 @@ const timelines = (Plot, { make, short, linearTicks }) => {
         if (next.span.from < this.view.x[0] || next.span.from > this.view.x[1]) this.view.x = [next.span.from - wide / 2, next.span.from + wide / 2];
         this.say(next);
       };
-      const actions = {
-        "+": () => this.zoom(0.7), "=": () => this.zoom(0.7), "-": () => this.zoom(1 / 0.7), 0: () => this.reset(), Home: () => this.reset(),
-        ArrowLeft: () => this.pan(0.1), ArrowRight: () => this.pan(-0.1), n: () => step(1), p: () => step(-1),
-      };
-      const action = actions[event.key];
-      if (!action) return;
-      event.preventDefault();
-      action();
+      return { ...this.moves(), n: () => step(1), p: () => step(-1) };
     }
 
     test(check, press) {
