@@ -10,7 +10,7 @@ const timelines = (Plot, { make, short, linearTicks }) => {
 
   return class Timeline extends Plot {
     controls() {
-      this.names = [...new Set(this.figure.lanes.map((lane) => lane.name))];
+      this.laneNames = [...new Set(this.figure.lanes.map((lane) => lane.name))];
       this.panels = [...new Set(this.figure.lanes.map((lane) => lane.panel))];
       this.read = null;
       this.canvas.setAttribute("aria-label", `Timeline: ${this.figure.title}. Keys: plus, minus, left, right, 0 for all, n and p for what happened. The table has all of it.`);
@@ -21,9 +21,14 @@ const timelines = (Plot, { make, short, linearTicks }) => {
       return bar;
     }
 
+    names() {
+      const shown = this.keys.map((key, at) => ({ key, at })).filter(({ at }) => !this.hidden.has(at));
+      return shown.map(({ key, at }) => ({ colour: getComputedStyle(key.querySelector(".span")).fill, text: this.laneNames[at] }));
+    }
+
     legend() {
       const bar = make("div", { class: "legend", role: "group", "aria-label": "Lanes" });
-      this.keys = this.names.map((name, at) => {
+      this.keys = this.laneNames.map((name, at) => {
         const button = this.button("", () => {
           if (!this.hidden.delete(at)) this.hidden.add(at);
           button.setAttribute("aria-pressed", String(!this.hidden.has(at)));
@@ -49,7 +54,7 @@ const timelines = (Plot, { make, short, linearTicks }) => {
       for (const panel of this.panels) {
         rows.push({ panel, top, height: HEAD });
         top += HEAD;
-        for (const lane of this.figure.lanes.filter((it) => it.panel === panel && !this.hidden.has(this.names.indexOf(it.name)))) {
+        for (const lane of this.figure.lanes.filter((it) => it.panel === panel && !this.hidden.has(this.laneNames.indexOf(it.name)))) {
           rows.push({ panel, lane, top, band: top + 14 });
           top += ROW;
         }
@@ -117,7 +122,7 @@ const timelines = (Plot, { make, short, linearTicks }) => {
         const wide = Math.max(THIN, this.across(span.until) - from).toFixed(1);
         path += `M${from.toFixed(1)} ${row.band}h${wide}v${BAND}h-${wide}z`;
       }
-      const at = this.names.indexOf(row.lane.name);
+      const at = this.laneNames.indexOf(row.lane.name);
       return [
         make("g", { class: `lane ${this.colour(at)}` },
           make("title", {}, `${row.panel}: ${row.lane.name}`),
