@@ -238,9 +238,26 @@ fn a_delay_slows_reads_and_is_seen_between_packets() {
     let words = "storage --size 65536 --delay 0,10 --quick --rounds 1";
     let names = ["plain".to_owned(), "esp".to_owned()];
     let _ = eventually_falls(&lab, words, ("storage", "read-by-delay"), &names);
-    let _ = lab.run("packets --size 32768 --rounds 1 --quick --out packets").success();
-    let results = lab.results("packets");
-    let timeline = figure(&results, "packets", "block-of-32768");
+    let mut said = Vec::new();
+    for attempt in 0..3 {
+        let out = format!("packets-{attempt}");
+        let words = format!("packets --size 32768 --rounds 1 --quick --out {out}");
+        let _ = lab.run(&words).success();
+        match delay_between_packets(&lab.results(&out)) {
+            Ok(()) => return,
+            Err(what) => said.push(what),
+        }
+    }
+    panic!("in none of three runs the delay is seen: {said:?}");
+}
+
+/// Looks at the transfer of a block by both transports.
+///
+/// # Errors
+/// Its packets are not 1 ms apart: on a busy machine there may be one of the block before among
+/// them, sent again.
+fn delay_between_packets(results: &Value) -> Result<(), String> {
+    let timeline = figure(results, "packets", "block-of-32768");
     assert_eq!(timeline["kind"], "timeline");
     let lanes = timeline["lanes"].as_array().expect("lanes");
     let mut panels: Vec<&str> = lanes.iter().filter_map(|lane| lane["panel"].as_str()).collect();
@@ -250,27 +267,26 @@ fn a_delay_slows_reads_and_is_seen_between_packets() {
         let spans = |name: &str| -> Vec<(f64, f64)> {
             let lane = lanes.iter().find(|it| it["panel"] == panel && it["name"] == name);
             let spans = lane.expect(name)["spans"].as_array().expect("spans");
-            let of = |span: &Value| (span["from"].as_f64(), span["bytes"].as_f64());
-            spans
-                .iter()
-                .map(of)
-                .map(|(at, bytes)| (at.unwrap_or(-1.0), bytes.unwrap_or(0.0)))
-                .collect()
+            let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+            spans.iter().map(|span| (number(&span["from"]), number(&span["bytes"]))).collect()
         };
-        let long = |name: &str| spans(name).into_iter().filter(|(_, bytes)| *bytes > 1000.0);
+        let long = |name: &str| -> Vec<f64> {
+            let long = spans(name).into_iter().filter(|(_, bytes)| *bytes > 1000.0);
+            long.map(|(at, _)| at).collect()
+        };
         let (left, came) = (long("target: packets leave"), long("initiator: packets come"));
-        let (left, came): (Vec<_>, Vec<_>) = (left.collect(), came.collect());
+        let said = format!("{panel}: {left:?} {came:?}");
         // 32 KiB need that many packets of Ethernet's length.
-        assert!(left.len() >= 22 && came.len() >= 22, "{panel}: {left:?} {came:?}");
-        // The request and the block are on the wire for 1 ms each.
-        assert!(
-            left[0].0 >= 1000.0 && came[0].0 >= left[0].0 + 1000.0,
-            "{panel}: {left:?} {came:?}"
-        );
+        assert!(left.len() >= 22 && came.len() >= 22, "{said}");
         for work in ["target: disk", "target: cipher", "initiator: cipher"] {
             assert!(!spans(work).is_empty(), "{panel}: nothing in {work}");
         }
+        // The request and the block are on the wire for 1 ms each.
+        if left[0] < 1000.0 || came[0] < left[0] + 1000.0 {
+            return Err(said);
+        }
     }
+    Ok(())
 }
 
 /// A figure of an experiment, a series, and how it has to grow from its first place to its last.
