@@ -178,7 +178,8 @@ fn more_words(options: &LabOptions) -> String {
     only + &options.count.map_or(String::new(), |count| format!(" --count {count}"))
 }
 
-/// Linux at both ends; for each mode Tasuki as sender, and as receiver of Linux's requests.
+/// Linux at both ends; for each mode Tasuki as sender, and as receiver of Linux's requests. A quick
+/// run has one receiver on Tasuki, the first.
 fn setups(options: &LabOptions) -> Vec<TripSetup> {
     let all = [LabSetup::Linux, LabSetup::Split, LabSetup::Fused, LabSetup::Library];
     let mut setups = Vec::new();
@@ -186,7 +187,8 @@ fn setups(options: &LabOptions) -> Vec<TripSetup> {
         let hosting = Hosting::from(setup);
         let title = hosting.title();
         setups.push(TripSetup { title: title.to_owned(), from: hosting, to: Hosting::Kernel });
-        if setup != LabSetup::Linux && options.has(LabSetup::Linux) {
+        let is_next = !options.quick || setups.len() == 2;
+        if setup != LabSetup::Linux && options.has(LabSetup::Linux) && is_next {
             let title = format!("Linux to {title}");
             setups.push(TripSetup { title, from: Hosting::Kernel, to: hosting });
         }

@@ -32,7 +32,7 @@ fn line(points: &[(f64, f64)]) -> Option<FittedLine> {
     Some(FittedLine { at_zero: y - slope * x, slope, explained })
 }
 
-/// A sentence about the lines of all series, and one of the paper's.
+/// Sentences about the lines of all series, and one of the paper's.
 pub(super) fn sentences(parameter: Parameter, figure: &Figure) -> Vec<String> {
     let (unit, each, paper) = match parameter {
         Parameter::Length => (
@@ -58,8 +58,11 @@ pub(super) fn sentences(parameter: Parameter, figure: &Figure) -> Vec<String> {
     if lines.is_empty() {
         return Vec::new();
     }
-    let said = format!("Mean round trip, without any and for each {each}: {}.", lines.join("; "));
-    vec![said, paper.to_owned()]
+    // A finding of a results file has at most 300 characters.
+    let said = lines.chunks(3).map(|lines| {
+        format!("Mean round trip, without any and for each {each}: {}.", lines.join("; "))
+    });
+    said.chain([paper.to_owned()]).collect()
 }
 
 #[cfg(test)]
