@@ -36,7 +36,7 @@ stage "tools" scripts/deps.sh
 # What a later build could reuse costs time in the first one, which finds nothing.
 [ -d "${CARGO_TARGET_DIR:-target}/debug/incremental" ] || export CARGO_INCREMENTAL=0
 # Unit tests wait, and optimising ends on one processor: both at once take less time. The stage below waits for
-# cargo's lock, or builds what is missing, and tells what failed.
+# cargo's lock, or builds what is missing, and tells what failed. The stage in which it ends has its time as well.
 tested_build >/dev/null 2>&1 &
 builder=$!
 stage "format" cargo fmt --all --check

@@ -15,6 +15,7 @@
 
 mod mapping;
 mod moved;
+mod parties;
 mod timing;
 mod transfer;
 

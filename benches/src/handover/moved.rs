@@ -4,35 +4,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use abi::data::{DataDescriptor, DataFlags};
+use abi::data::DataDescriptor;
 use anyhow::{Context as _, Result};
-use shm::{
-    Area, AreaName, Consumer, Owner, Pool, PoolLayout, PoolMap, Producer, Region, Ringer, Sleeper,
-};
+use shm::{Area, AreaName, Consumer, Pool, PoolLayout, PoolMap, Producer, Region, Ringer, Sleeper};
 
 use super::mapping::Mapping;
+use super::parties::{BACK, GIVER, SLOTS, TAKER, THERE, pool, slot};
 use super::timing::{WAYS, timed};
 use crate::calls::server::pin;
 use crate::median::median;
-
-const GIVER: Owner = Owner(1);
-const TAKER: Owner = Owner(2);
-/// Slots of each ring.
-const SLOTS: u32 = 64;
-/// The places in the region: the taker's bell, a ring in each direction, table and pages.
-const THERE: usize = shm::PAGE;
-const BACK: usize = 3 * shm::PAGE;
-const TABLE: usize = 5 * shm::PAGE;
-
-fn place(pages_each: u16) -> PoolLayout {
-    let pages = u32::from(pages_each) * WAYS as u32;
-    let pages_at = (TABLE + pages as usize * 8).next_multiple_of(shm::PAGE);
-    PoolLayout { table: TABLE, pages_at, pages }
-}
-
-fn slot(area: AreaName) -> shm::Slot {
-    DataDescriptor { area, offset: 0, len: 0, flags: DataFlags::NONE, peer: None }.encode()
-}
 
 /// The name that comes next, if there is one.
 fn next(ring: &mut Consumer) -> Result<Option<AreaName>> {
@@ -49,7 +29,7 @@ pub(super) fn measure(
     mapping: Mapping,
 ) -> Result<Option<f64>> {
     let pages = u16::try_from(size.div_ceil(shm::PAGE))?;
-    let place = place(pages);
+    let place = pool(u32::from(pages) * WAYS as u32);
     let len = place.pages_at + place.pages as usize * shm::PAGE;
     let Some([region, theirs]) = mapping.regions(len)? else { return Ok(None) };
     let over = AtomicBool::new(false);

@@ -8,24 +8,18 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use abi::data::{DataDescriptor, DataFlags};
+use abi::data::DataDescriptor;
 use anyhow::{Context as _, Result, anyhow};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
-use shm::{AreaName, Consumer, Owner, Pool, PoolLayout, PoolMap, Producer};
+use shm::{Consumer, Pool, PoolMap, Producer};
 
 use super::mapping::Mapping;
+use super::parties::{self, BACK, GIVER, SLOTS, TAKER, THERE, slot};
 use super::timing::timed;
 use crate::calls::server::pin;
 use crate::median::median;
 
-const GIVER: Owner = Owner(1);
-const TAKER: Owner = Owner(2);
-/// Slots of each ring, and the places in the region.
-const SLOTS: u32 = 64;
-const THERE: usize = shm::PAGE;
-const BACK: usize = 3 * shm::PAGE;
-const TABLE: usize = 5 * shm::PAGE;
 /// Most bytes of one read(2).
 const READ: usize = 256 << 10;
 
@@ -119,9 +113,8 @@ fn sum(bytes: &[u8]) -> u64 {
 
 fn by_area(size: usize, count: usize, there: usize, mapping: Mapping) -> Result<Option<f64>> {
     let pages = u16::try_from(size.div_ceil(shm::PAGE))?;
-    let at = (TABLE + usize::from(pages) * 8).next_multiple_of(shm::PAGE);
-    let layout = PoolLayout { table: TABLE, pages_at: at, pages: pages.into() };
-    let len = at + usize::from(pages) * shm::PAGE;
+    let layout = parties::pool(pages.into());
+    let len = layout.pages_at + usize::from(pages) * shm::PAGE;
     let Some([ours, theirs]) = mapping.regions(len)? else { return Ok(None) };
     let pool = Pool::create(&ours, layout, GIVER)?;
     let mut there_ring = Producer::attach(&ours, THERE, SLOTS)?;
@@ -151,10 +144,6 @@ fn by_area(size: usize, count: usize, there: usize, mapping: Mapping) -> Result<
         Ok(())
     };
     rounds(count, there, give, take).map(Some)
-}
-
-fn slot(area: AreaName) -> shm::Slot {
-    DataDescriptor { area, offset: 0, len: 0, flags: DataFlags::NONE, peer: None }.encode()
 }
 
 /// Through the kernel, which copies in and out.

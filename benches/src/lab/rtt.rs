@@ -187,8 +187,10 @@ fn setups(options: &LabOptions) -> Vec<TripSetup> {
         let hosting = Hosting::from(setup);
         let title = hosting.title();
         setups.push(TripSetup { title: title.to_owned(), from: hosting, to: Hosting::Kernel });
-        let is_next = !options.quick || setups.len() == 2;
-        if setup != LabSetup::Linux && options.has(LabSetup::Linux) && is_next {
+        // Linux and this one.
+        let is_first = setups.len() == 2;
+        let with_linux = setup != LabSetup::Linux && options.has(LabSetup::Linux);
+        if with_linux && (is_first || !options.quick) {
             let title = format!("Linux to {title}");
             setups.push(TripSetup { title, from: Hosting::Kernel, to: hosting });
         }
