@@ -1,8 +1,14 @@
-//! Rounds of all measurements over all set-ups, in turn.
+//! All measurements over all set-ups, in rounds.
 //!
-//! Set-ups with the same base take turns measurement by measurement. So a drift of the machine's
-//! speed meets compared set-ups alike. A measurement that fails or takes longer than [`PATIENCE`]
-//! is reported, listed and left out; all others go on.
+//! Set-ups with the same base and role ([`ComparedKind`]) are measured by the engine of the lab:
+//! they take turns measurement by measurement, so a drift of the machine's speed meets compared
+//! set-ups alike. A measurement that fails or takes longer than [`PATIENCE`] is reported, listed and
+//! left out; all others go on.
+
+mod kind;
+mod measures;
+mod paired;
+mod record;
 
 use std::io::Read as _;
 use std::process::{Command, Stdio};
@@ -12,16 +18,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum as _;
 
+use self::kind::ComparedKind;
+use self::record::Record;
 use crate::args::CompareArgs;
 use crate::hosts::{Host, Programs};
 use crate::machine::Watch;
 use crate::processor_time::{self, KernelThreads};
-use crate::progress::Progress;
 use crate::protocol::Test;
-use crate::results::ResultsRun;
+use crate::report;
 use crate::row::Row;
 use crate::setup::{Build, Role, Setup};
-use crate::{paired, report};
 
 struct Plan {
     test: &'static str,
@@ -47,7 +53,7 @@ const SEND: Plan = Plan {
 };
 const SEND_CPU: Plan =
     Plan { sizes: "65536", slow: 512 * MIB, fast: 2048 * MIB, with_cpu: true, ..SEND };
-const PLANS: [Plan; 7] = [
+static PLANS: [Plan; 7] = [
     SEND,
     Plan { test: "receive", ..SEND },
     Plan { test: "rtt", sizes: "4,64,256,1024,2048,4096,8192", count: 2000, ..SEND },
@@ -90,52 +96,15 @@ impl Plan {
 
 /// Run everything and print it.
 pub(crate) fn run(args: &CompareArgs) -> Result<()> {
-    let setups: &[Setup] = if args.only.is_empty() { &Setup::ALL } else { &args.only };
     let builds = builds(args)?;
-    let kinds: Vec<(Role, Vec<Setup>)> = Setup::BASES
-        .iter()
-        .flat_map(|(base, _)| args.role.iter().map(move |role| (*role, *base)))
-        .map(|(role, base)| {
-            let of_kind = |setup: &Setup| setup.base() == base && setup.has(role);
-            (role, setups.iter().copied().filter(of_kind).collect())
-        })
-        .collect();
-    let (mut rows, mut failures) = (Vec::new(), Vec::new());
-    let all = kinds.iter().flat_map(|(_, setups)| setups);
-    let measured = all.map(|setup| builds_of(&builds, *setup).len()).sum::<usize>();
-    let plans: Vec<&Plan> = PLANS.iter().filter(|plan| plan.is_wanted(args)).collect();
-    let steps = args.rounds as usize * plans.len() * measured;
-    let kept = args.results.as_ref().map(|file| Ok::<_, anyhow::Error>((file, run_of(args)?)));
-    let kept = kept.transpose()?;
-    let mut progress = Progress::new(steps);
-    for round in 0..args.rounds {
-        for (role, setups) in &kinds {
-            let hosts = setups
-                .iter()
-                .flat_map(|&setup| builds_of(&builds, setup).iter().map(move |it| (setup, it)))
-                .map(|(setup, it)| Host::new(setup, *role, it, &args.congestion, !args.unpinned))
-                .collect::<Result<Vec<_>>>()?;
-            for plan in &plans {
-                // The first one finds the machine cold. In every other round another one is first.
-                let turn = |at: usize| if round % 2 == 0 { at } else { hosts.len() - 1 - at };
-                for host in (0..hosts.len()).map(|at| &hosts[turn(at)]) {
-                    let what = format!("{} {}", host.title(), plan.test);
-                    progress.say(&format!("round {} of {}: {what}", round + 1, args.rounds));
-                    match measure(host, round, plan, args.quick) {
-                        Ok(more) => rows.extend(more),
-                        Err(error) => {
-                            let failure = format!("round {}: {what}: {error:#}", round + 1);
-                            eprintln!("FAILED {failure}");
-                            failures.push(failure);
-                        }
-                    }
-                }
-            }
-        }
-        if let Some((file, run)) = &kept {
-            run.write(file, &rows, round + 1, &failures)?;
-        }
+    let kinds = kinds(args, &builds);
+    let mut record = Record::new(args, kinds.len())?;
+    let mut rows = Vec::new();
+    for mut kind in kinds {
+        record.measure(&mut kind)?;
+        rows.extend(kind.into_rows());
     }
+    let failures = record.end()?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&rows)?);
     } else {
@@ -149,20 +118,19 @@ pub(crate) fn run(args: &CompareArgs) -> Result<()> {
     Ok(())
 }
 
-/// The run, for its results file. Its figures are measured again with the same rounds and sizes.
-fn run_of(args: &CompareArgs) -> Result<ResultsRun> {
-    let mut words = format!(" --rounds {}", args.rounds);
-    for (is_set, word) in [(args.quick, " --quick"), (args.unpinned, " --unpinned")] {
-        words.push_str(if is_set { word } else { "" });
-    }
-    let congestion = &args.congestion.congestion;
-    if congestion != "cubic" {
-        words.push_str(&format!(" --congestion {congestion}"));
-    }
-    if let Some(before) = &args.before {
-        words.push_str(&format!(" --before {}", before.display()));
-    }
-    ResultsRun::new(&args.tasuki, args.rounds, congestion, &words)
+/// The kinds of set-ups that were asked for, in each role.
+fn kinds<'a>(args: &'a CompareArgs, builds: &'a [Programs]) -> Vec<ComparedKind<'a>> {
+    let wanted: &[Setup] = if args.only.is_empty() { &Setup::ALL } else { &args.only };
+    let bases =
+        Setup::BASES.iter().flat_map(|(base, _)| args.role.iter().map(|role| (*base, *role)));
+    let kind = |(base, role): (Setup, Role)| {
+        let setups = wanted.iter().filter(move |it| it.base() == base && it.has(role));
+        let members = setups
+            .flat_map(|&setup| builds_of(builds, setup).iter().map(move |build| (setup, build)));
+        let plans = PLANS.iter().filter(|plan| plan.is_wanted(args)).collect();
+        ComparedKind::new(args, (base, role), members, plans)
+    };
+    bases.map(kind).filter(|kind| !kind.is_empty()).collect()
 }
 
 /// The builds of Tasuki that are measured, the new one first.
@@ -256,3 +224,6 @@ pub(crate) fn run_client(
     }
     Ok(said)
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,20 +5,21 @@
 //! once. All else is the same for all: rounds, turns, precision and time ([`engine`]), the samples
 //! ([`notebook`]), files, signals and progress ([`session`]), the state of the machine
 //! ([`calibration`]). Measurements are those of the other parts of `tasuki-bench`, or run these.
+//! `tasuki-bench compare` has its rounds and samples of the same engine and notebook.
 //!
 //! A run can be interrupted at any moment. What was measured is on the disk after each round, and
 //! `--continue` goes on with it. Namespaces, devices and groups are removed by a process that
 //! outlives this one ([`crate::cleanup`]).
 
-mod calibration;
+pub(crate) mod calibration;
 mod calls;
 mod derived;
-mod engine;
-mod experiment;
+pub(crate) mod engine;
+pub(crate) mod experiment;
 mod folder;
 mod frames;
 mod handover;
-mod notebook;
+pub(crate) mod notebook;
 mod packets;
 mod part;
 mod paths;
@@ -50,7 +51,8 @@ use self::paths::BadPaths;
 pub(crate) use self::paths::{BadWireArgs, bad_wire};
 use self::rtt::Rtt;
 pub(crate) use self::rtt::{BackgroundArgs, background};
-use self::session::{Session, new_results};
+use self::session::Session;
+pub(crate) use self::session::new_results;
 use self::stages::SendStages;
 use self::storage::DiskTransfers;
 use self::streams::Streams;
@@ -121,7 +123,7 @@ fn run(args: &MeasureArgs) -> Result<()> {
                 continue;
             }
         };
-        let end = session.measure(experiment.as_mut(), &options, later)?;
+        let end = session.measure((*name, experiment.as_mut()), &options, later)?;
         // What it has made is removed before the next one begins, and before the end.
         drop(experiment);
         if end == EngineEnd::Interrupted {
@@ -164,10 +166,15 @@ fn new_run(options: &LabOptions, tasuki: &Path) -> Result<LabRun> {
     })?;
     may_measure(&options.chosen())?;
     let words = words_of_options();
-    let results = new_results(tasuki, &words)?;
+    let results = new_results(tasuki, command(&words))?;
     let folder = RunFolder::create(options.out.as_deref())?;
     let state = RunState { words, ..RunState::default() };
     Ok(LabRun { options: options.clone(), folder, state, results })
+}
+
+/// The command that measures with these words.
+fn command(words: &[String]) -> String {
+    [&["tasuki lab".to_owned()], words].concat().join(" ")
 }
 
 /// The words of this command line that measure the same again: not where, and with which program.
@@ -195,7 +202,7 @@ fn earlier(path: &Path, tasuki: &Path) -> Result<LabRun> {
     })?;
     let options = options.options;
     options.check().map_err(|sentence| wrong(format!("{shown}/run.json: {sentence}")))?;
-    let now = new_results(tasuki, &state.words)?;
+    let now = new_results(tasuki, command(&state.words))?;
     let was = [&results.made.tasuki, &results.machine.system, &results.machine.processor];
     let is = [&now.made.tasuki, &now.machine.system, &now.machine.processor];
     if let Some((was, is)) = was.into_iter().zip(is).find(|(was, is)| was != is) {

@@ -21,6 +21,10 @@ use crate::machine::{Steal, processors, wake_up};
 use crate::median::median;
 use crate::storage::seal_speed;
 
+/// The machine is calibrated between rounds, this often at most.
+const INTERVAL: Duration = Duration::from_secs(15);
+/// Samples of each figure of the machine, at most.
+const MOST_CALIBRATIONS: usize = 200;
 /// How long one figure is measured.
 const TURN: Duration = Duration::from_millis(15);
 /// Bytes that are copied at a time: they stay in a processor's cache.
@@ -34,17 +38,49 @@ const SEALED: usize = 16 << 10;
 
 /// A figure of the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct MachineFigure {
+struct MachineFigure {
     name: String,
     unit: String,
     value: f64,
 }
 
+/// Takes the machine's figures now and then, during a run.
+pub(crate) struct Calibrator {
+    last: Option<Instant>,
+    steal: Steal,
+}
+
+impl Calibrator {
+    /// Nothing was taken yet.
+    pub(crate) fn new() -> Self {
+        Self { last: None, steal: Steal::new() }
+    }
+
+    /// Were no figures taken as yet?
+    pub(crate) fn is_new(&self) -> bool {
+        self.last.is_none()
+    }
+
+    /// Adds a round of figures to those of the results, if the last one is old enough.
+    ///
+    /// # Errors
+    /// The first time, if the machine cannot be measured; steal and load are added anyway.
+    pub(crate) fn look(&mut self, all: &mut Vec<Calibration>) -> Result<()> {
+        let is_full = all.iter().any(|it| it.samples.len() >= MOST_CALIBRATIONS);
+        if is_full || self.last.is_some_and(|when| when.elapsed() < INTERVAL) {
+            return Ok(());
+        }
+        let measured = measure();
+        for figures in [measured.as_deref().unwrap_or_default(), &of_steal(&mut self.steal)] {
+            add(all, figures);
+        }
+        let is_first = self.last.replace(Instant::now()).is_none();
+        measured.map(drop).or_else(|error| if is_first { Err(error) } else { Ok(()) })
+    }
+}
+
 /// Measures all, as a process of its own.
-///
-/// # Errors
-/// If it does not start, or measures nothing.
-pub(crate) fn measure() -> Result<Vec<MachineFigure>> {
+fn measure() -> Result<Vec<MachineFigure>> {
     let is_root = rustix::process::geteuid().is_root();
     let mut command = Command::new(if is_root { "unshare" } else { "env" });
     command.args(is_root.then_some("--net")).arg(std::env::current_exe()?).arg("calibrate");
@@ -56,7 +92,7 @@ pub(crate) fn measure() -> Result<Vec<MachineFigure>> {
 }
 
 /// What the hypervisor took since the last look, and the load.
-pub(crate) fn of_steal(steal: &mut Steal) -> Vec<MachineFigure> {
+fn of_steal(steal: &mut Steal) -> Vec<MachineFigure> {
     let all = steal.figures().into_iter().flatten();
     let figure = |(name, unit, value): (&str, &str, f64)| MachineFigure {
         name: name.to_owned(),
@@ -67,7 +103,7 @@ pub(crate) fn of_steal(steal: &mut Steal) -> Vec<MachineFigure> {
 }
 
 /// Adds a round of figures to those of the results.
-pub(crate) fn add(to: &mut Vec<Calibration>, figures: &[MachineFigure]) {
+fn add(to: &mut Vec<Calibration>, figures: &[MachineFigure]) {
     for MachineFigure { name, unit, value } in figures.iter().filter(|it| it.value.is_finite()) {
         let at = to.iter().position(|it| it.name == *name).unwrap_or_else(|| {
             let (name, unit) = (name.clone(), unit.clone());

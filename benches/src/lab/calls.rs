@@ -3,7 +3,7 @@
 //! calls` measures, in a process of its own, since it ties itself to a processor.
 
 use anyhow::Result;
-use lab::plan::{ExperimentName, LabOptions};
+use lab::plan::LabOptions;
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 
 use super::derived::Reference;
@@ -121,10 +121,6 @@ fn mixed_readings(found: &MixedFigure) -> Vec<MeasuredValue> {
 }
 
 impl LabExperiment for PackagedCalls {
-    fn name(&self) -> ExperimentName {
-        ExperimentName::Calls
-    }
-
     fn figures(&self) -> Vec<FigurePlan> {
         let batches: Vec<String> = self.batches.iter().map(ToString::to_string).collect();
         let plan = |(name, place, ..): &(&str, &str, bool, bool)| FigurePlan {

@@ -105,6 +105,7 @@ impl Engine<'_> {
             if round >= self.limits.rounds.unwrap_or(MOST_ROUNDS) || open.is_empty() {
                 return Ok(EngineEnd::Done);
             }
+            self.experiment.begin_round(round);
             let mut end = None;
             for (at, &point) in open.iter().enumerate() {
                 let done = at as f64 / open.len() as f64;

@@ -2,7 +2,6 @@
 //! turns at each point.
 
 use anyhow::Result;
-use lab::plan::ExperimentName;
 use lab::{Axis, Direction, Figure, FigureKind, Scale, SecondAxis};
 
 /// A figure before anything was measured.
@@ -85,14 +84,14 @@ pub(crate) struct MeasuredValues {
 
 /// An experiment.
 pub(crate) trait LabExperiment {
-    /// Which.
-    fn name(&self) -> ExperimentName;
     /// Its figures. Always the same ones.
     fn figures(&self) -> Vec<FigurePlan>;
     /// Titles of the points, in the order in which a round measures them.
     fn points(&self) -> Vec<String>;
     /// Names of the set-ups that take turns at each point.
     fn setups(&self) -> Vec<String>;
+    /// A round begins, the first one with 0. To warm up, set-ups are measured before it.
+    fn begin_round(&mut self, _round: u32) {}
     /// Measures one point of one set-up once.
     ///
     /// # Errors

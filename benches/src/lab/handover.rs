@@ -3,7 +3,7 @@
 //! each in a process of its own, since they tie themselves to a processor.
 
 use anyhow::{Context as _, Result};
-use lab::plan::{ExperimentName, LabOptions, Places};
+use lab::plan::{LabOptions, Places};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 
 use super::derived::Reference;
@@ -74,10 +74,6 @@ impl Handovers {
 }
 
 impl LabExperiment for Handovers {
-    fn name(&self) -> ExperimentName {
-        ExperimentName::Handover
-    }
-
     fn figures(&self) -> Vec<FigurePlan> {
         let list = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let plan = |name: &str, title: &str, base| FigurePlan {

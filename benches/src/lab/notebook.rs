@@ -38,12 +38,16 @@ pub(crate) struct Notebook {
 }
 
 impl Notebook {
-    /// An empty one.
-    pub(crate) fn new(experiment: &dyn LabExperiment) -> Self {
+    /// An empty one for an experiment with this name and title.
+    pub(crate) fn new(
+        name: &'static str,
+        title: &'static str,
+        experiment: &dyn LabExperiment,
+    ) -> Self {
         let plans = experiment.figures();
         Self {
-            name: experiment.name().name(),
-            title: experiment.name().title(),
+            name,
+            title,
             judged: plans.iter().map(|plan| plan.is_judged).collect(),
             figures: plans.iter().map(super::experiment::FigurePlan::figure).collect(),
             round: 0,

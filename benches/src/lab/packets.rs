@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use lab::plan::{ExperimentName, LabOptions, Places};
+use lab::plan::{LabOptions, Places};
 use lab::statistics::median;
 use lab::{Axis, Direction, Figure, FigureKind, Lane, Scale};
 
@@ -109,10 +109,6 @@ fn middle(transfers: &[Transfer]) -> Option<&Transfer> {
 }
 
 impl LabExperiment for PacketTimes {
-    fn name(&self) -> ExperimentName {
-        ExperimentName::Packets
-    }
-
     fn figures(&self) -> Vec<FigurePlan> {
         let plan = |name: &str, title: &str, is_judged| FigurePlan {
             second: None,

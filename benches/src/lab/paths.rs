@@ -11,7 +11,7 @@ mod relay;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use lab::plan::{ExperimentName, LabOptions, LabSetup};
+use lab::plan::{LabOptions, LabSetup};
 use lab::statistics::median;
 use lab::{Direction, Figure, FigureKind};
 use user::exit::say;
@@ -135,10 +135,6 @@ fn setups(options: &LabOptions, has: impl Fn(&str) -> bool) -> Vec<PathSetup> {
 }
 
 impl LabExperiment for BadPaths {
-    fn name(&self) -> ExperimentName {
-        ExperimentName::Paths
-    }
-
     fn figures(&self) -> Vec<FigurePlan> {
         let has_base = self.setups.iter().any(|setup| setup.title == BASE);
         let plan = |axis: &WireAxis| FigurePlan {

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
-use lab::plan::{ExperimentName, LabOptions, LabSetup};
+use lab::plan::{LabOptions, LabSetup};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 use user::exit::say;
 
@@ -199,10 +199,6 @@ fn setups(options: &LabOptions) -> Vec<TripSetup> {
 }
 
 impl LabExperiment for Rtt {
-    fn name(&self) -> ExperimentName {
-        ExperimentName::Rtt
-    }
-
     fn figures(&self) -> Vec<FigurePlan> {
         let plan = |sweep: &Sweep, figure: &TripFigure| FigurePlan {
             name: format!("{}-by-{}", figure.name, sweep.parameter.name()),

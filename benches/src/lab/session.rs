@@ -11,19 +11,13 @@ use lab::{Machine, Origin, Results};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use user::exit::Code;
 
-use super::calibration;
+use super::calibration::Calibrator;
 use super::engine::{EngineEnd, EngineLimits, Surroundings, run};
 use super::experiment::LabExperiment;
 use super::folder::{RunFolder, RunState};
 use super::notebook::Notebook;
 use crate::described;
-use crate::machine::Steal;
 use crate::progress::LabProgress;
-
-/// The machine is calibrated between rounds, this often at most.
-const CALIBRATION: Duration = Duration::from_secs(15);
-/// Samples of each figure of the machine, at most.
-const MOST_CALIBRATIONS: usize = 200;
 
 /// See the module.
 pub(crate) struct Session {
@@ -35,8 +29,7 @@ pub(crate) struct Session {
     earlier: u64,
     interrupted: Arc<AtomicBool>,
     progress: LabProgress,
-    calibrated: Option<Instant>,
-    steal: Steal,
+    calibrator: Calibrator,
     /// What was left out or went wrong, sentences.
     missing: Vec<String>,
     /// The part of the whole run that is over, and that of the experiment that is measured.
@@ -55,20 +48,18 @@ fn watch_signals() -> Result<Arc<AtomicBool>> {
     Ok(interrupted)
 }
 
-/// The results of a run that begins.
-pub(crate) fn new_results(tasuki: &std::path::Path, words: &[String]) -> Result<Results> {
+/// The results of a run of this command that begins.
+///
+/// # Errors
+/// Those of the clock and of asking `tasuki` for its version.
+pub(crate) fn new_results(tasuki: &std::path::Path, command: String) -> Result<Results> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).context("the clock")?;
     Ok(Results {
         format: FORMAT.to_owned(),
         version: VERSION,
         made: Origin {
             by: concat!("tasuki-bench ", env!("CARGO_PKG_VERSION")).to_owned(),
-            command: ["tasuki lab".to_owned()]
-                .iter()
-                .chain(words)
-                .cloned()
-                .collect::<Vec<_>>()
-                .join(" "),
+            command,
             tasuki: described::tasuki(tasuki)?,
             began: since.as_secs(),
             seconds: 0,
@@ -96,8 +87,7 @@ impl Session {
             began: Instant::now(),
             interrupted: watch_signals()?,
             progress: LabProgress::new(),
-            calibrated: None,
-            steal: Steal::new(),
+            calibrator: Calibrator::new(),
             missing: Vec::new(),
             done: (0.0, 0.0),
         })
@@ -120,12 +110,11 @@ impl Session {
     /// Those of the files.
     pub(crate) fn measure(
         &mut self,
-        experiment: &mut dyn LabExperiment,
+        (name, experiment): (ExperimentName, &mut dyn LabExperiment),
         options: &LabOptions,
         later: &[ExperimentName],
     ) -> Result<EngineEnd> {
-        let name = experiment.name();
-        let mut notebook = Notebook::new(experiment);
+        let mut notebook = Notebook::new(name.name(), name.title(), experiment);
         if let Some(earlier) = self.results.experiments.iter().find(|it| it.name == name.name()) {
             notebook.restore(earlier);
         }
@@ -174,20 +163,9 @@ impl Session {
     }
 
     fn calibrate(&mut self) {
-        let all = &mut self.results.machine.calibration;
-        let is_full = all.iter().any(|it| it.samples.len() >= MOST_CALIBRATIONS);
-        if is_full || self.calibrated.is_some_and(|when| when.elapsed() < CALIBRATION) {
-            return;
+        if let Err(error) = self.calibrator.look(&mut self.results.machine.calibration) {
+            self.progress.line(&format!("the machine is not calibrated: {error:#}"));
         }
-        match calibration::measure() {
-            Ok(figures) => calibration::add(all, &figures),
-            Err(error) if self.calibrated.is_none() => {
-                self.progress.line(&format!("the machine is not calibrated: {error:#}"));
-            }
-            Err(_) => {}
-        }
-        calibration::add(all, &calibration::of_steal(&mut self.steal));
-        self.calibrated = Some(Instant::now());
     }
 }
 
@@ -201,7 +179,7 @@ impl Surroundings for Session {
     }
 
     fn begins(&mut self, what: &str, part: f64) {
-        if self.calibrated.is_none() {
+        if self.calibrator.is_new() {
             self.calibrate();
         }
         let (before, own) = self.done;

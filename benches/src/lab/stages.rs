@@ -12,7 +12,7 @@ mod paper;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use lab::plan::{ExperimentName, LabOptions, LabSetup};
+use lab::plan::{LabOptions, LabSetup};
 use lab::{Direction, Figure, FigureKind, SecondAxis, Series};
 use serde_json::Value;
 
@@ -149,10 +149,6 @@ fn parts(report: &Value, key: &str, names: &[&str]) -> Result<Vec<(usize, f64)>>
 }
 
 impl LabExperiment for SendStages {
-    fn name(&self) -> ExperimentName {
-        ExperimentName::Stages
-    }
-
     fn figures(&self) -> Vec<FigurePlan> {
         let sizes: Vec<String> = self.sizes.iter().map(ToString::to_string).collect();
         let plan = |(name, title, parts, _): &(&str, &str, &[&str], &str)| FigurePlan {

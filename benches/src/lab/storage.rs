@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use lab::plan::{ExperimentName, LabOptions, StorageCipher};
+use lab::plan::{LabOptions, StorageCipher};
 use lab::statistics::median;
 use lab::{Direction, Figure, FigureKind};
 
@@ -160,10 +160,6 @@ fn name(axis: &DiskAxis, figure: &DiskFigure) -> String {
 }
 
 impl LabExperiment for DiskTransfers {
-    fn name(&self) -> ExperimentName {
-        ExperimentName::Storage
-    }
-
     fn figures(&self) -> Vec<FigurePlan> {
         let plan = |axis: &DiskAxis, figure: &DiskFigure| FigurePlan {
             name: name(axis, figure),

@@ -224,10 +224,6 @@ fn there(folder: &Path) -> Vec<Setup> {
 }
 
 impl LabExperiment for Streams {
-    fn name(&self) -> ExperimentName {
-        self.name
-    }
-
     fn figures(&self) -> Vec<FigurePlan> {
         let sizes: Vec<String> = self.sizes.iter().map(ToString::to_string).collect();
         let sizes = sizes.join(",");

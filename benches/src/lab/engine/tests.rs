@@ -2,7 +2,6 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use anyhow::bail;
-use lab::plan::ExperimentName;
 use lab::{Axis, Direction, Figure, FigureKind, Mark, Scale};
 
 use super::*;
@@ -21,10 +20,6 @@ struct Fake {
 }
 
 impl LabExperiment for Fake {
-    fn name(&self) -> ExperimentName {
-        ExperimentName::Rtt
-    }
-
     fn figures(&self) -> Vec<FigurePlan> {
         let figure = |name: &str, is_judged| FigurePlan {
             name: name.to_owned(),
@@ -124,7 +119,7 @@ fn rounds_at(experiment: &lab::Experiment, series: usize, x: usize) -> usize {
 #[test]
 fn a_still_point_ends_and_a_noisy_one_goes_on_until_the_time_is_up() {
     let (mut fake, mut around) = fake(u32::MAX);
-    let mut notebook = Notebook::new(&fake);
+    let mut notebook = Notebook::new("rtt", "Round trips", &fake);
     let end = run(&mut fake, &mut notebook, limits(60), &mut around).unwrap();
     assert_eq!((end, notebook.is_over), (EngineEnd::OutOfTime, true));
     let found = around.kept.unwrap();
@@ -145,7 +140,7 @@ fn a_still_point_ends_and_a_noisy_one_goes_on_until_the_time_is_up() {
 #[test]
 fn rounds_that_were_asked_for_are_measured_whatever_the_time() {
     let (mut fake, mut around) = fake(u32::MAX);
-    let mut notebook = Notebook::new(&fake);
+    let mut notebook = Notebook::new("rtt", "Round trips", &fake);
     let limits = EngineLimits { rounds: Some(9), ..limits(1) };
     let end = run(&mut fake, &mut notebook, limits, &mut around).unwrap();
     let found = around.kept.unwrap();
@@ -156,7 +151,7 @@ fn rounds_that_were_asked_for_are_measured_whatever_the_time() {
 #[test]
 fn the_first_round_is_whole_even_if_the_time_is_too_short() {
     let (mut fake, mut around) = fake(u32::MAX);
-    let mut notebook = Notebook::new(&fake);
+    let mut notebook = Notebook::new("rtt", "Round trips", &fake);
     let end = run(&mut fake, &mut notebook, limits(1), &mut around).unwrap();
     let found = around.kept.unwrap();
     assert_eq!((end, rounds_at(&found, 1, 1)), (EngineEnd::OutOfTime, 1));
@@ -166,7 +161,7 @@ fn the_first_round_is_whole_even_if_the_time_is_too_short() {
 #[test]
 fn an_interrupted_run_goes_on_where_it_was() {
     let (mut first, mut around) = fake(2 + 4 + 3);
-    let mut notebook = Notebook::new(&first);
+    let mut notebook = Notebook::new("rtt", "Round trips", &first);
     let end = run(&mut first, &mut notebook, limits(60), &mut around).unwrap();
     assert_eq!((end, notebook.is_over), (EngineEnd::Interrupted, false));
     let earlier = around.kept.unwrap();
@@ -176,7 +171,7 @@ fn an_interrupted_run_goes_on_where_it_was() {
     assert_eq!(around.failures, [""; 0]);
 
     let (mut second, mut around) = fake(u32::MAX);
-    let mut notebook = Notebook::new(&second);
+    let mut notebook = Notebook::new("rtt", "Round trips", &second);
     notebook.restore(&earlier);
     notebook.spent = Duration::from_secs(9);
     assert_eq!(notebook.round, 2);
@@ -193,7 +188,7 @@ fn an_interrupted_run_goes_on_where_it_was() {
 fn a_set_up_that_fails_is_counted_told_and_given_up() {
     let (mut fake, mut around) = fake(u32::MAX);
     fake.fails = true;
-    let mut notebook = Notebook::new(&fake);
+    let mut notebook = Notebook::new("rtt", "Round trips", &fake);
     let limits = EngineLimits { rounds: Some(6), ..limits(60) };
     run(&mut fake, &mut notebook, limits, &mut around).unwrap();
     let found = around.kept.unwrap();
