@@ -22,6 +22,7 @@ mod notebook;
 mod packets;
 mod part;
 mod paths;
+mod peers;
 mod rtt;
 mod session;
 mod stages;

@@ -46,6 +46,7 @@
 mod all;
 mod applications;
 mod args;
+mod bridged;
 mod calls;
 mod cleanup;
 mod client;

@@ -369,6 +369,35 @@ fn more_bytes_take_longer_in_stages_and_areas_together_are_faster() {
     assert_eq!(relative["kind"], "heat map");
 }
 
+/// The series with Tasuki at both ends.
+fn both_ends() -> &'static str {
+    match mode() {
+        "fused" => "fused to fused",
+        "library" => "library to library",
+        _ => "split to split",
+    }
+}
+
+#[test]
+fn both_ends_on_tasuki_feel_gateways_and_small_writes() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let (trips, send, receive) =
+        (("rtt", "median-by-gateways"), ("throughput", "send"), ("throughput", "receive"));
+    let words = "rtt throughput --gateways 0,4 --count 500 --size 1024,65536 --rounds 2 --quick";
+    let results = eventually_grows(
+        &lab,
+        &format!("{words} --only linux,{},both-ends", mode()),
+        &[
+            (trips, both_ends(), |growth| growth > 1.0),
+            (send, both_ends(), |growth| growth > 1.0),
+            (receive, both_ends(), |growth| growth > 1.0),
+        ],
+    );
+    let share = figure(&results, "throughput", "send-share");
+    let least = points(series(share, "paper 2: rump kernel at both ends, least of all sizes"));
+    assert!(least.iter().all(|(_, values)| (4.4..4.5).contains(&values[0])), "{least:?}");
+}
+
 #[test]
 fn an_interrupted_run_leaves_nothing_and_goes_on() {
     let Some(lab) = Lab::with_rights() else { return };

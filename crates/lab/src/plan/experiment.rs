@@ -76,7 +76,15 @@ impl ExperimentName {
                     "rtt",
                     "Round-trip time between stream sockets",
                     300,
-                    &["--length", "--power", "--gateways", "--load", "--network-load", "--count"],
+                    &[
+                        "--length",
+                        "--power",
+                        "--gateways",
+                        "--load",
+                        "--network-load",
+                        "--count",
+                        "--peers",
+                    ],
                 )
             },
             Self::Stages => of("stages", "Where the time of a send goes", 150, &["--size"]),
@@ -145,6 +153,17 @@ impl ExperimentName {
     /// Does it take sizes below 1,024 bytes, as the first paper has them?
     pub(super) fn has_small_sizes(self) -> bool {
         self == Self::Stages
+    }
+
+    /// Can `--only` choose among its set-ups?
+    pub(super) fn takes_setups(self) -> bool {
+        let measured = [Self::Rtt, Self::Stages, Self::Throughput, Self::Connections, Self::Paths];
+        measured.contains(&self)
+    }
+
+    /// Does it have both ends on Tasuki?
+    pub(super) fn has_both_ends(self) -> bool {
+        matches!(self, Self::Rtt | Self::Throughput)
     }
 
     /// Programs that it runs.

@@ -28,6 +28,13 @@ pub enum LabSetup {
     Fused,
     /// Tasuki inside the program
     Library,
+    /// Tasuki at both ends, in the modes that are named too, or in split and fused: rtt, throughput
+    BothEnds,
+}
+
+impl LabSetup {
+    /// The modes of Tasuki.
+    pub const MODES: [Self; 3] = [Self::Split, Self::Fused, Self::Library];
 }
 
 /// What protects blocks, above TCP and below it.
@@ -118,7 +125,7 @@ pub struct LabOptions {
     /// storage: the cipher [default: aes]
     #[arg(long, value_name = "CIPHER", value_enum, hide_default_value = true)]
     pub cipher: Option<StorageCipher>,
-    /// throughput: also smoltcp, and those of lwIP and gVisor whose programs are in this directory
+    /// rtt, throughput: also smoltcp, and those of lwIP and gVisor whose programs are in this directory
     #[arg(long, value_name = "DIR")]
     pub peers: Option<PathBuf>,
 }
@@ -152,6 +159,46 @@ impl LabOptions {
     #[must_use]
     pub fn has(&self, setup: LabSetup) -> bool {
         self.only.is_empty() || self.only.contains(&setup)
+    }
+
+    /// The choice of set-ups, as words behind others; empty without one.
+    #[must_use]
+    pub fn only_words(&self) -> String {
+        let only = self.only.iter().filter_map(ValueEnum::to_possible_value);
+        let only: Vec<String> = only.map(|setup| setup.get_name().to_owned()).collect();
+        if only.is_empty() { String::new() } else { format!(" --only {}", only.join(",")) }
+    }
+
+    /// The modes in which both ends are on Tasuki: those that are named; without any, split and
+    /// fused, and in a quick run split. None, if this set-up is not measured.
+    #[must_use]
+    pub fn modes_at_both_ends(&self, setup: LabSetup) -> Vec<LabSetup> {
+        if !self.has(setup) {
+            return Vec::new();
+        }
+        let named = LabSetup::MODES.into_iter().filter(|mode| self.only.contains(mode));
+        let named: Vec<LabSetup> = named.collect();
+        match &named[..] {
+            [] if self.quick && self.only.is_empty() => vec![LabSetup::Split],
+            [] => vec![LabSetup::Split, LabSetup::Fused],
+            _ => named,
+        }
+    }
+
+    /// A sentence, if a chosen experiment has none of the set-ups that are named.
+    fn without_setup(&self) -> Option<String> {
+        let at_one_end = [&[LabSetup::Linux][..], &LabSetup::MODES].concat();
+        if self.only.is_empty() || self.only.iter().any(|it| at_one_end.contains(it)) {
+            return None;
+        }
+        let chosen = self.chosen().into_iter();
+        let of = |it: &ExperimentName| it.takes_setups() && !it.has_both_ends();
+        let none = chosen.into_iter().find(of)?;
+        Some(format!(
+            "--only names no set-up of {}, which has Tasuki at one end: name a mode, or rtt or \
+             throughput as experiment",
+            none.name()
+        ))
     }
 
     /// Checks what single options cannot: each axis belongs to a chosen experiment.
@@ -196,6 +243,9 @@ impl LabOptions {
                  alone",
                 other.name()
             ));
+        }
+        if let Some(sentence) = self.without_setup() {
+            return Err(sentence);
         }
         let no_gateway = self.gateways.as_ref().is_some_and(|places| places.first() == 0);
         if self.network_load.is_some() && no_gateway {
