@@ -379,18 +379,37 @@ fn both_ends() -> &'static str {
 }
 
 #[test]
-fn both_ends_on_tasuki_feel_gateways_and_small_writes() {
+fn both_ends_wires_and_peers_feel_length_and_gateways() {
     let Some(lab) = Lab::with_rights() else { return };
-    let (trips, send, receive) =
-        (("rtt", "median-by-gateways"), ("throughput", "send"), ("throughput", "receive"));
-    let words = "rtt throughput --gateways 0,4 --count 500 --size 1024,65536 --rounds 2 --quick";
+    let (by_gateways, by_length) = (("rtt", "median-by-gateways"), ("rtt", "median-by-length"));
+    // Of other stacks smoltcp alone needs no program of its own.
+    let words = "rtt --gateways 0,4 --length 64,8192 --count 200 --rounds 2 --quick --peers .";
     let results = eventually_grows(
         &lab,
-        &format!("{words} --only linux,{},both-ends", mode()),
+        &format!("{words} --only {},both-ends,wire", mode()),
         &[
-            (trips, both_ends(), |growth| growth > 1.0),
-            (send, both_ends(), |growth| growth > 1.0),
-            (receive, both_ends(), |growth| growth > 1.0),
+            (by_gateways, both_ends(), |growth| growth > 1.0),
+            (by_length, both_ends(), |growth| growth > 1.0),
+            (by_length, "smoltcp", |growth| growth > 1.0),
+        ],
+    );
+    // An instance forwards nothing: a wire passes no gateway.
+    let by_gateways = figure(&results, "rtt", by_gateways.1);
+    let wire = points(series(by_gateways, &format!("{}, wire", both_ends())));
+    assert_eq!(wire.iter().map(|(gateways, _)| *gateways).collect::<Vec<_>>(), [0.0]);
+}
+
+#[test]
+fn both_ends_are_faster_with_longer_writes() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let (send, receive) = (("throughput", "send"), ("throughput", "receive"));
+    let results = eventually_grows(
+        &lab,
+        "throughput --size 1024,65536 --rounds 1 --quick --only linux,both-ends",
+        &[
+            (send, "split to split", |growth| growth > 1.0),
+            (receive, "split to split", |growth| growth > 1.0),
+            (send, "fused to fused", |growth| growth > 1.0),
         ],
     );
     let share = figure(&results, "throughput", "send-share");

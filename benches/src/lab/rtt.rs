@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use lab::plan::{ExperimentName, LabOptions};
+use lab::plan::{ExperimentName, LabOptions, LabSetup};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 use user::exit::say;
 
@@ -107,10 +107,17 @@ impl Rtt {
             }
             power => power?,
         };
+        let mut setups = setups(options);
+        if sweeps.iter().flat_map(|sweep| &sweep.points).all(|(_, it)| it.gateways > 0) {
+            if options.only.contains(&LabSetup::Wire) {
+                say("rtt: a wire passes no gateway: --gateways 0 has its points");
+            }
+            setups.retain(|setup| !setup.ends.by_wire);
+        }
         Ok(Self {
             programs: ChainPrograms { tasuki, peers: options.peers.clone().unwrap_or_default() },
             sweeps,
-            setups: setups(options),
+            setups,
             count: options.count.unwrap_or(COUNT),
             most_seconds: if options.quick { MOST_QUICK_SECONDS } else { MOST_SECONDS },
             is_quick: options.quick,
@@ -151,11 +158,12 @@ impl Rtt {
         Sample::of_line(&said).with_context(|| format!("what the sender prints: `{said}`"))
     }
 
-    /// Is this set-up measured on this axis? Quick runs have Tasuki at both ends by length and
-    /// gateways alone.
-    fn measures(&self, setup: &TripSetup, parameter: Parameter) -> bool {
+    /// Is this set-up measured at this point? A wire passes no gateway. Quick runs have Tasuki at
+    /// both ends by length and gateways alone.
+    fn measures(&self, setup: &TripSetup, parameter: Parameter, setting: Setting) -> bool {
         let is_usual = matches!(parameter, Parameter::Length | Parameter::Gateways);
-        is_usual || !self.is_quick || !setup.is_tasuki_at_both_ends()
+        let is_left_out = self.is_quick && !is_usual && setup.is_tasuki_at_both_ends();
+        !is_left_out && (!setup.ends.by_wire || setting.gateways == 0)
     }
 
     fn has_base(&self) -> bool {
@@ -242,7 +250,8 @@ impl LabExperiment for Rtt {
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
         let (sweep, place, setting) = self.at(point).context("a point")?;
         let setup = self.setups.get(setup).context("a set-up")?.clone();
-        if !self.measures(&setup, self.sweeps.get(sweep).context("an axis")?.parameter) {
+        let parameter = self.sweeps.get(sweep).context("an axis")?.parameter;
+        if !self.measures(&setup, parameter, setting) {
             return Ok(MeasuredValues::default());
         }
         let sample = self.sample(setting, setup.ends)?;

@@ -19,11 +19,13 @@
 //!
 //! With Tasuki at both ends a host that routes between their TAP devices would be a gateway. So
 //! without any gateway the two devices are ports of a bridge in N0 ([`BridgedPair`]), each mode with
-//! a network of its own: 10.218.40.0/24, 10.218.41.0/24 and so on.
+//! a network of its own: 10.218.40.0/24, 10.218.41.0/24 and so on. Beside it the two instances have a
+//! wire: memory that both map, and nothing of the kernel's network between them.
 //!
 //! Each end has a processor of its own, if there are two. The devices keep their default offloads.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -45,7 +47,7 @@ const PORT: u16 = 5202;
 const RIGHT: &str = "right";
 const LEFT: &str = "left";
 /// The network of Tasuki's TAP device: the stack's address, and the kernel's.
-const STACK: &str = "10.218.9.2/24";
+const STACK: &str = "10.218.9.2";
 const BESIDE: &str = "10.218.9.1";
 /// The limited link, bits a second, and how long its queue may be.
 const LINK: u64 = 100_000_000;
@@ -53,6 +55,11 @@ const QUEUE: &str = "burst 16kb latency 20ms";
 /// The networks of Tasuki's receivers and of bridges, by their third number.
 const RECEIVERS: usize = 30;
 const BRIDGES: usize = 40;
+/// The ends of a wire.
+const WIRED_RECEIVER: &str = "10.218.2.1";
+const WIRED_SENDER: &str = "10.218.2.2";
+/// The modes of which there may be wires.
+const MODES: [&str; 3] = ["split", "fused", "library"];
 /// How long others send before a sample, so that their queue is there.
 const BEFORE: Duration = Duration::from_millis(50);
 
@@ -63,6 +70,8 @@ enum ReceiverLink {
     Routed,
     /// By a bridge, from the sender of the same mode.
     Bridged,
+    /// By a wire, from the sender of the same mode.
+    Wired,
 }
 
 /// See the module.
@@ -102,7 +111,7 @@ impl Chain {
     pub(super) fn new(gateways: u32, programs: &ChainPrograms) -> Result<Self> {
         let tag = format!("tl{}g{gateways}", std::process::id());
         let namespaces: Vec<String> = (0..gateways + 2).map(|at| format!("{tag}n{at}")).collect();
-        let _clean_up = CleanUp::new(&namespaces, &[])?;
+        let _clean_up = CleanUp::new(&namespaces, &MODES.map(|mode| wire(&tag, mode)))?;
         sh(&script(&namespaces))?;
         let all = processors()?;
         let here = *all.first().context("a processor")?;
@@ -115,6 +124,7 @@ impl Chain {
     /// How these ends meet.
     fn link(&self, ends: TripEnds) -> ReceiverLink {
         match (ends.from, ends.to) {
+            _ if ends.by_wire => ReceiverLink::Wired,
             (Hosting::Tasuki(_), Hosting::Tasuki(_)) if self.namespaces.len() == 2 => {
                 ReceiverLink::Bridged
             }
@@ -159,11 +169,15 @@ impl Chain {
                 let network = format!("10.218.{}", RECEIVERS + self.receivers.len());
                 device = format!("to-{mode}");
                 let mut command = self.host(Role::Server, power, before);
-                command.arg(&self.programs.tasuki).args(["run", "--mode", mode, "--ipv6", "off"]);
-                command.args(["--address", &format!("{network}.2/24")]);
-                command.args(["--nic", &format!("tap:{device}")]);
-                command.args(["--gateway", &format!("{network}.1"), "--"]);
+                let (nic, gateway) = (format!("tap:{device}"), format!("{network}.1"));
+                let words = ["--nic", &nic[..], "--gateway", &gateway];
+                command.args(self.instance(mode, &format!("{network}.2"), &words));
                 (command, format!("{network}.2"))
+            }
+            (Hosting::Tasuki(mode), ReceiverLink::Wired) => {
+                let mut command = self.host(Role::Server, power, last);
+                command.args(self.wired(mode, WIRED_RECEIVER));
+                (command, WIRED_RECEIVER.to_owned())
             }
             (Hosting::Kernel | Hosting::Peer(_), _) => {
                 let address = format!("10.218.{}.2", 8 + self.namespaces.len());
@@ -181,6 +195,21 @@ impl Chain {
         BufReader::new(output).read_line(&mut line)?;
         ensure!(!line.is_empty(), "the receiver did not start");
         Ok(())
+    }
+
+    /// Words that put a program onto an instance of its own.
+    fn instance(&self, mode: &str, address: &str, more: &[&str]) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec![(&self.programs.tasuki).into()];
+        let address = format!("{address}/24");
+        let own = ["run", "--mode", mode, "--ipv6", "off", "--address", &address];
+        words.extend(own.iter().chain(more).chain(&["--"]).map(OsString::from));
+        words
+    }
+
+    /// The same, at an end of a wire.
+    fn wired(&self, mode: &str, address: &str) -> Vec<OsString> {
+        let nic = format!("wire:{}", wire(&self.tag, mode).display());
+        self.instance(mode, address, &["--nic", &nic])
     }
 
     /// Instances of both ends on a bridge.
@@ -228,10 +257,14 @@ impl Chain {
                 command
             }
             (Hosting::Kernel, None) => host(first),
+            (Hosting::Tasuki(mode), None) if ends.by_wire => {
+                let mut command = host(first);
+                command.args(self.wired(mode, WIRED_SENDER));
+                command
+            }
             (Hosting::Tasuki(mode), None) => {
                 let mut command = host(second);
-                command.arg(&self.programs.tasuki).args(["run", "--mode", mode, "--ipv6", "off"]);
-                command.args(["--address", STACK, "--gateway", BESIDE, "--"]);
+                command.args(self.instance(mode, STACK, &["--gateway", BESIDE]));
                 command
             }
         };
@@ -305,6 +338,11 @@ pub(crate) fn bounded(procs: Option<PathBuf>, processor: usize) -> Command {
     };
     command.args(["-c", &processor.to_string()]);
     command
+}
+
+/// The path of the wire between two instances of a mode.
+fn wire(tag: &str, mode: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("{tag}-{mode}.wire"))
 }
 
 /// Makes namespaces, links, addresses and routes.

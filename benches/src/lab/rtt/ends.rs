@@ -31,6 +31,8 @@ impl Hosting {
 pub(super) struct TripEnds {
     pub(super) from: Hosting,
     pub(super) to: Hosting,
+    /// A wire is between two instances.
+    pub(super) by_wire: bool,
 }
 
 /// Who takes turns.
@@ -47,7 +49,13 @@ impl TripSetup {
             Hosting::Kernel => from.title().to_owned(),
             to => format!("{} to {}", from.title(), to.title()),
         };
-        Self { title, ends: TripEnds { from, to } }
+        Self { title, ends: TripEnds { from, to, by_wire: false } }
+    }
+
+    /// With a wire from one instance to another.
+    fn by_wire(tasuki: Hosting) -> Self {
+        let Self { title, ends } = Self::new(tasuki, tasuki);
+        Self { title: format!("{title}, wire"), ends: TripEnds { by_wire: true, ..ends } }
     }
 
     /// Are both ends on Tasuki?
@@ -62,13 +70,13 @@ fn mode(setup: LabSetup) -> Option<&'static str> {
         LabSetup::Split => "split",
         LabSetup::Fused => "fused",
         LabSetup::Library => "library",
-        LabSetup::Linux | LabSetup::BothEnds => return None,
+        LabSetup::Linux | LabSetup::BothEnds | LabSetup::Wire => return None,
     })
 }
 
 /// Linux at both ends; for each mode Tasuki as sender, and as receiver of Linux's requests; then
-/// Tasuki at both ends; then other stacks as senders. A quick run has one receiver on Tasuki, the
-/// first.
+/// Tasuki at both ends, and with a wire; then other stacks as senders. A quick run has one receiver
+/// on Tasuki, the first.
 pub(super) fn setups(options: &LabOptions) -> Vec<TripSetup> {
     let (mut setups, has_linux) = (Vec::new(), options.has(LabSetup::Linux));
     if has_linux {
@@ -83,10 +91,11 @@ pub(super) fn setups(options: &LabOptions) -> Vec<TripSetup> {
             setups.push(TripSetup::new(Hosting::Kernel, tasuki));
         }
     }
-    for setup in options.modes_at_both_ends(LabSetup::BothEnds) {
-        let tasuki = mode(setup).map(Hosting::Tasuki);
-        setups.extend(tasuki.map(|tasuki| TripSetup::new(tasuki, tasuki)));
-    }
+    let both = |link: LabSetup| {
+        options.modes_at_both_ends(link).into_iter().filter_map(mode).map(Hosting::Tasuki)
+    };
+    setups.extend(both(LabSetup::BothEnds).map(|tasuki| TripSetup::new(tasuki, tasuki)));
+    setups.extend(both(LabSetup::Wire).map(TripSetup::by_wire));
     let peers = options.peers.as_deref().map(|folder| peers_in(folder, ExperimentName::Rtt.name()));
     let peers = peers.into_iter().flatten().map(Hosting::Peer);
     setups.extend(peers.map(|peer| TripSetup::new(peer, Hosting::Kernel)));
@@ -115,11 +124,14 @@ mod tests {
                 "library",
                 "Linux to library",
                 "split to split",
-                "fused to fused"
+                "fused to fused",
+                "split to split, wire",
+                "fused to fused, wire",
             ]
         );
-        let quick = ["Linux", "split", "Linux to split", "fused", "library", "split to split"];
-        assert_eq!(titles("rtt --quick"), quick);
+        let quick = titles("rtt --quick");
+        assert_eq!(quick[..3], ["Linux", "split", "Linux to split"]);
+        assert_eq!(quick[3..], ["fused", "library", "split to split", "split to split, wire"]);
         assert_eq!(titles("rtt --only split"), ["split"]);
         // Others need programs of their own.
         let peers = titles("rtt --only linux --peers /nowhere");

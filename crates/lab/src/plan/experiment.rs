@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
+use super::options::LabSetup;
+
 /// What can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum ExperimentName {
@@ -155,15 +157,22 @@ impl ExperimentName {
         self == Self::Stages
     }
 
-    /// Can `--only` choose among its set-ups?
-    pub(super) fn takes_setups(self) -> bool {
-        let measured = [Self::Rtt, Self::Stages, Self::Throughput, Self::Connections, Self::Paths];
-        measured.contains(&self)
-    }
-
-    /// Does it have both ends on Tasuki?
-    pub(super) fn has_both_ends(self) -> bool {
-        matches!(self, Self::Rtt | Self::Throughput)
+    /// The set-ups among which `--only` chooses; none, if there is no choice.
+    pub(super) fn setups(self) -> &'static [LabSetup] {
+        const ALL: &[LabSetup] = &[
+            LabSetup::Linux,
+            LabSetup::Split,
+            LabSetup::Fused,
+            LabSetup::Library,
+            LabSetup::BothEnds,
+            LabSetup::Wire,
+        ];
+        match self {
+            Self::Rtt => ALL,
+            Self::Throughput => &ALL[..5],
+            Self::Stages | Self::Connections | Self::Paths => &ALL[..4],
+            _ => &[],
+        }
     }
 
     /// Programs that it runs.

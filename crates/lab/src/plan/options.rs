@@ -30,6 +30,8 @@ pub enum LabSetup {
     Library,
     /// Tasuki at both ends, in the modes that are named too, or in split and fused: rtt, throughput
     BothEnds,
+    /// The same with a wire between the two instances, and nothing of the kernel's: rtt
+    Wire,
 }
 
 impl LabSetup {
@@ -187,18 +189,15 @@ impl LabOptions {
 
     /// A sentence, if a chosen experiment has none of the set-ups that are named.
     fn without_setup(&self) -> Option<String> {
-        let at_one_end = [&[LabSetup::Linux][..], &LabSetup::MODES].concat();
-        if self.only.is_empty() || self.only.iter().any(|it| at_one_end.contains(it)) {
-            return None;
-        }
-        let chosen = self.chosen().into_iter();
-        let of = |it: &ExperimentName| it.takes_setups() && !it.has_both_ends();
-        let none = chosen.into_iter().find(of)?;
-        Some(format!(
-            "--only names no set-up of {}, which has Tasuki at one end: name a mode, or rtt or \
-             throughput as experiment",
-            none.name()
-        ))
+        let has_none = |it: &ExperimentName| {
+            let has = it.setups();
+            !has.is_empty() && !self.only.iter().any(|setup| has.contains(setup))
+        };
+        let none = self.chosen().into_iter().find(|it| !self.only.is_empty() && has_none(it))?;
+        let has = none.setups().iter().filter_map(ValueEnum::to_possible_value);
+        let has: Vec<String> = has.map(|setup| setup.get_name().to_owned()).collect();
+        let (none, has) = (none.name(), has.join(", "));
+        Some(format!("--only names no set-up of {none}: name one of {has}, or leave {none} out"))
     }
 
     /// Checks what single options cannot: each axis belongs to a chosen experiment.
