@@ -251,6 +251,24 @@ fn a_delay_slows_reads_and_is_seen_between_packets() {
     panic!("in none of three runs the delay is seen: {said:?}");
 }
 
+#[test]
+fn triple_des_costs_above_and_below_and_the_paper_stands_beside() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let words = "storage --cipher 3des --size 65536 --rounds 1 --quick --out found";
+    let _ = lab.run(words).success();
+    let results = lab.results("found");
+    let rate = |name: &str| points(series(figure(&results, "storage", "read"), name))[0].1[0];
+    let [clear, above, below] = ["no cipher", "3DES above TCP", "3DES by ESP"].map(rate);
+    // Triple DES takes some ten times as long as the rest, on any machine.
+    assert!(clear > 2.0 * above && clear > 2.0 * below, "{clear} {above} {below}");
+    for (name, percent) in [("read-share", 130.0), ("cpu-share", 97.0)] {
+        let share = figure(&results, "storage", name);
+        let paper = points(series(share, "paper 5: above TCP, sockets, mean of all sizes"));
+        assert_eq!(paper[0].1, [percent], "{share}");
+        assert_eq!(share["series"].as_array().map(Vec::len), Some(2), "{share}");
+    }
+}
+
 /// Looks at the transfer of a block by both transports.
 ///
 /// # Errors
