@@ -14,8 +14,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::hosts::sh;
 use crate::setup::Role;
+use crate::shell::sh;
 
 /// See the module. A drop ends both instances.
 pub(crate) struct BridgedPair {

@@ -16,6 +16,7 @@ use crate::args::Congestion;
 use crate::bridged::{BridgedPair, PairPlace};
 use crate::cleanup::CleanUp;
 use crate::setup::{Build, Device, Role, Setup, Tasuki};
+use crate::shell::sh;
 
 /// Both ends of a set-up: their namespaces, devices and files. A drop removes everything, as does
 /// the end of this process.
@@ -409,13 +410,4 @@ fn start_server(mut command: Command) -> Result<Child> {
         bail!("the benchmark's server did not start: {command:?}");
     }
     Ok(server)
-}
-
-/// Runs a script of the shell. The error is what it said.
-pub(crate) fn sh(script: &str) -> Result<()> {
-    let output = Command::new("sh").args(["-c", script]).output()?;
-    if !output.status.success() {
-        bail!("`{script}`: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(())
 }

@@ -36,10 +36,11 @@
 //! paired instruments: an earlier build beside this one; bells, sleeps and stages
 //! results: files for `tasuki lab`
 //! hosts operations client serve: namespaces, operations, both ends
+//! bridged: two instances on one bridge
 //! report native smoltcp_peer turns: tables; the stacks besides `std::net`; two processes
 //! row args transport: shared by all of them
 //! protocol setup processor_time machine: the order on the wire, set-ups, the machine's state
-//! median progress cleanup: the middle of some figures, how far a run is, and its end
+//! median progress cleanup shell: the middle of some figures, how far a run is, its end, scripts
 //! described: the machine and the build
 //! ```
 
@@ -75,6 +76,7 @@ mod results;
 mod row;
 mod serve;
 mod setup;
+mod shell;
 mod smoltcp_peer;
 mod states;
 mod storage;

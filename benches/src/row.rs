@@ -29,7 +29,7 @@ pub(crate) struct Sample {
     pub(crate) trips: Option<TripDetails>,
 }
 
-/// A client's line. One of another stack tells the times of round trips, and what is made of them is
+/// A client's line. One of another stack tells the times of round trips: what is made of them is
 /// the same for all.
 #[derive(Deserialize)]
 struct ClientLine {

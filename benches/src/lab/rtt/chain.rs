@@ -14,13 +14,13 @@
 //! Tasuki's sender is behind a TAP device of the first host behind the kernel's sender. So both
 //! pass the same gateways, and a link of their own before them. In the same way a receiver of
 //! Tasuki's has a link of its own behind them. Other stacks are where Tasuki's sender is, on a TAP
-//! device without offloads: the only one that all of them can use. All gateways forward by the kernel: an instance of
-//! Tasuki forwards nothing.
+//! device without offloads: the only one that all of them can use. All gateways forward by the
+//! kernel: an instance of Tasuki forwards nothing.
 //!
 //! With Tasuki at both ends a host that routes between their TAP devices would be a gateway. So
-//! without any gateway the two devices are ports of a bridge in N0 ([`BridgedPair`]), each mode with
-//! a network of its own: 10.218.40.0/24, 10.218.41.0/24 and so on. Beside it the two instances have a
-//! wire: memory that both map, and nothing of the kernel's network between them.
+//! without any gateway the two devices are ports of a bridge in N0 ([`BridgedPair`]). Each mode has
+//! a network of its own: 10.218.40.0/24, 10.218.41.0/24 and so on. In further set-ups a wire joins
+//! two instances: memory that both map, and nothing of the kernel's network between them.
 //!
 //! Each end has a processor of its own, if there are two. The devices keep their default offloads.
 
@@ -38,9 +38,10 @@ use super::ends::{Hosting, TripEnds};
 use super::power::PowerGroups;
 use crate::bridged::{BridgedPair, PairPlace};
 use crate::cleanup::CleanUp;
-use crate::hosts::{make_tap, peer_client, sh};
+use crate::hosts::{make_tap, peer_client};
 use crate::machine::processors;
 use crate::setup::Role;
+use crate::shell::sh;
 
 const PORT: u16 = 5202;
 /// Interfaces of a namespace towards the receiver and towards the sender.

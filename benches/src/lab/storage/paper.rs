@@ -76,8 +76,8 @@ pub(super) fn sentence(share: &Figure) -> Option<String> {
         Direction::Lower => ("processor time", SOCKETS.cpu),
     };
     Some(format!(
-        "Whole blocks encrypted above TCP have {least:.0} to {most:.0} % of the {what} of ESP, both \
-         with triple DES; paper 5 found {paper:.0} % on average."
+        "Whole blocks encrypted above TCP have {least:.0} to {most:.0} % of the {what} of ESP, \
+         both with triple DES; paper 5 found {paper:.0} % on average."
     ))
 }
 

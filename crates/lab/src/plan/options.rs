@@ -11,33 +11,12 @@ use super::places::{
     AREAS, BATCHES, DELAYS, GATEWAYS, HostPlaces, LENGTHS, LOADS, NETWORK_LOADS, POWERS, Places,
     QUEUES, RELAYS, SIZES, UNITS,
 };
+use super::setups::LabSetup;
 
 /// Bytes of a write or block, at least; a send of which stages are measured may be shorter.
 const LEAST_SIZE: u32 = 1024;
 /// The most rounds of a run: more than any interval needs.
 const MOST_ROUNDS: i64 = 100;
-
-/// Whose sockets are measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LabSetup {
-    /// The kernel's
-    Linux,
-    /// Tasuki, one process each for program, inet server and driver
-    Split,
-    /// Tasuki, inet server and driver in one process
-    Fused,
-    /// Tasuki inside the program
-    Library,
-    /// Tasuki at both ends, in the modes that are named too, or in split and fused: rtt, throughput
-    BothEnds,
-    /// The same with a wire between the two instances, and nothing of the kernel's: rtt
-    Wire,
-}
-
-impl LabSetup {
-    /// The modes of Tasuki.
-    pub const MODES: [Self; 3] = [Self::Split, Self::Fused, Self::Library];
-}
 
 /// What protects blocks, above TCP and below it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -127,7 +106,8 @@ pub struct LabOptions {
     /// storage: the cipher [default: aes]
     #[arg(long, value_name = "CIPHER", value_enum, hide_default_value = true)]
     pub cipher: Option<StorageCipher>,
-    /// rtt, throughput: also smoltcp, and those of lwIP and gVisor whose programs are in this directory
+    /// rtt, throughput: also smoltcp, and those of lwIP and gVisor whose programs are in this
+    /// directory
     #[arg(long, value_name = "DIR")]
     pub peers: Option<PathBuf>,
 }
