@@ -12,10 +12,10 @@ mod record;
 
 use std::io::Read as _;
 use std::process::{Command, Stdio};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::ValueEnum as _;
 
 use self::kind::ComparedKind;
@@ -186,7 +186,7 @@ fn measure(host: &Host, round: u32, plan: &Plan, quick: bool) -> Result<Vec<Row>
         .collect()
 }
 
-/// The output of a client, which is less than a pipe holds.
+/// The output of a client.
 pub(crate) fn output_of(
     host: &Host,
     arguments: &[String],
@@ -201,6 +201,12 @@ pub(crate) fn run_client(
     mut threads: Option<&mut KernelThreads>,
 ) -> Result<String> {
     let mut client = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let mut output = client.stdout.take().context("the client's output")?;
+    // It may be more than a pipe holds.
+    let reader = thread::spawn(move || {
+        let mut said = String::new();
+        output.read_to_string(&mut said).map(|_| said)
+    });
     let began = Instant::now();
     let status = loop {
         if let Some(status) = client.try_wait()? {
@@ -217,12 +223,10 @@ pub(crate) fn run_client(
         }
         sleep(LOOK);
     };
-    let mut said = String::new();
-    client.stdout.take().context("the client's output")?.read_to_string(&mut said)?;
     if !status.success() {
         bail!("it ended with {status}");
     }
-    Ok(said)
+    Ok(reader.join().map_err(|_| anyhow!("reading the client's output panicked"))??)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The hosts of a set-up: two namespaces with a veth pair for the kernel, one namespace with a TAP
-//! for Tasuki and for each peer.
+//! for Tasuki and for each peer. With Tasuki at both ends it is one namespace with a wire, or with
+//! two TAP devices on a bridge ([`BridgedPair`]).
 //!
 //! Every name carries the process id. A drop removes everything, also after a failure or Ctrl-C
 //! ([`CleanUp`]).
@@ -12,8 +13,10 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::args::Congestion;
+use crate::bridged::{BridgedPair, PairPlace};
 use crate::cleanup::CleanUp;
 use crate::setup::{Build, Device, Role, Setup, Tasuki};
+use crate::shell::sh;
 
 /// Both ends of a set-up: their namespaces, devices and files. A drop removes everything, as does
 /// the end of this process.
@@ -28,6 +31,8 @@ pub(crate) struct Ends {
     wire: PathBuf,
     /// A configuration file with `[memory] share_frames`.
     sharing: PathBuf,
+    /// The instances on a bridge.
+    pair: Option<BridgedPair>,
     _clean_up: CleanUp,
 }
 
@@ -75,6 +80,9 @@ pub(crate) fn on_cpu(cpu: &str, pinned: bool) -> Command {
 const PORT: u16 = 5202;
 /// Both ends of a veth pair, each in a namespace of its own.
 const VETH: &str = "veth0";
+/// The network of a bridge, and the server's address there.
+const BRIDGE_NETWORK: &str = "10.218.3";
+const BRIDGE_SERVER: &str = "10.218.3.2";
 /// The server's address on a wire.
 const WIRE_SERVER: &str = "10.218.2.1";
 /// The device of a peer's stack, in a namespace of its own.
@@ -105,7 +113,17 @@ impl Ends {
         }
         std::fs::write(&sharing, "[memory]\nshare_frames = true\n")?;
         let programs = from.clone();
-        Ok(Self { setup, role, namespaces, programs, pinned, wire, sharing, _clean_up })
+        let pair = None;
+        let mut ends =
+            Self { setup, role, namespaces, programs, pinned, wire, sharing, pair, _clean_up };
+        if let Some(Tasuki { mode, device: Device::Bridge, .. }) = setup.tasuki() {
+            let place =
+                PairPlace { namespace: &ends.namespaces[0], tag: &tag, network: BRIDGE_NETWORK };
+            let hosts =
+                [ends.kernel_command(Role::Server, &[])?, ends.kernel_command(Role::Client, &[])?];
+            ends.pair = Some(BridgedPair::new(&place, &ends.programs.tasuki, mode, hosts)?);
+        }
+        Ok(ends)
     }
 
     /// Whether the set-up's end is the client or the server.
@@ -128,7 +146,7 @@ impl Ends {
     /// How Tasuki runs at the server's or the client's end. `None`: the kernel is there.
     fn tasuki_at(&self, end: Role) -> Option<Tasuki> {
         let tasuki = self.setup.tasuki();
-        tasuki.filter(|it| self.role == end || (end == Role::Server && it.device == Device::Wire))
+        tasuki.filter(|_| self.role == end || self.setup.is_tasuki_at_both_ends())
     }
 
     /// Is the server on Tasuki?
@@ -140,7 +158,9 @@ impl Ends {
     /// of `prlimit`.
     pub(crate) fn command(&self, end: Role, limits: &[&str]) -> Result<Command> {
         let mut command = self.kernel_command(end, limits)?;
-        if let Some(tasuki) = self.tasuki_at(end) {
+        if let Some(pair) = &self.pair {
+            command.args(pair.words(end));
+        } else if let Some(tasuki) = self.tasuki_at(end) {
             let address = match end {
                 Role::Client => client_address(tasuki.device),
                 Role::Server => self.server_address(),
@@ -239,25 +259,16 @@ impl Host {
     /// A command that runs this program's `client`, on the set-up's stack if that is its role.
     pub(crate) fn client(&self, arguments: &[String]) -> Result<Command> {
         let (setup, programs) = (self.ends.setup, &self.ends.programs);
-        let me = programs.ends(setup)?;
         let mut command = self.ends.command(Role::Client, &[])?;
-        match setup {
-            Setup::Smoltcp => {
-                command.arg(me).args(["client", "--smoltcp", PEER_TAP]);
+        if setup.is_peer() {
+            command.args(peer_client(setup, &programs.peers)?);
+        } else {
+            command.arg(programs.ends(setup)?).arg("client");
+            let tasuki = self.ends.tasuki_at(Role::Client);
+            if tasuki.is_none() {
+                command.args(["--congestion", &self.congestion.congestion]);
             }
-            Setup::Lwip | Setup::Gvisor => {
-                let name = if setup == Setup::Lwip { "lwip" } else { "gvisor" };
-                let peer = programs.peers.join(format!("tasuki-peer-{name}"));
-                command.arg(peer).args(["--tap", PEER_TAP]);
-            }
-            _ => {
-                command.arg(me).arg("client");
-                let tasuki = self.ends.tasuki_at(Role::Client);
-                if tasuki.is_none() {
-                    command.args(["--congestion", &self.congestion.congestion]);
-                }
-                command.args(tasuki.filter(|tasuki| tasuki.native).map(|_| "--native"));
-            }
+            command.args(tasuki.filter(|tasuki| tasuki.native).map(|_| "--native"));
         }
         let server = self.ends.server_address();
         command.args(["--connect", &format!("{server}:{PORT}")]).args(arguments);
@@ -265,11 +276,34 @@ impl Host {
     }
 }
 
+/// A peer's own program; `None`: it is a part of this one.
+pub(crate) fn peer_program(setup: Setup) -> Option<&'static str> {
+    match setup {
+        Setup::Lwip => Some("tasuki-peer-lwip"),
+        Setup::Gvisor => Some("tasuki-peer-gvisor"),
+        _ => None,
+    }
+}
+
+/// The words of a peer's client, which takes up the device that [`make_tap`] makes.
+pub(crate) fn peer_client(setup: Setup, folder: &Path) -> Result<[OsString; 3]> {
+    Ok(match peer_program(setup) {
+        Some(program) => [folder.join(program).into(), "--tap".into(), PEER_TAP.into()],
+        None => [
+            std::env::current_exe()?.into(),
+            "client".into(),
+            format!("--smoltcp={PEER_TAP}").into(),
+        ],
+    })
+}
+
 /// The address of a client on Tasuki.
 fn client_address(device: Device) -> &'static str {
     match device {
         Device::Wire => "10.218.2.2",
         Device::Veth(_) => "10.218.0.2",
+        // Of the instance that a program joins.
+        Device::Bridge => "10.218.3.3",
         Device::Tap { .. } => "10.218.1.2",
     }
 }
@@ -278,6 +312,7 @@ fn client_address(device: Device) -> &'static str {
 fn server_address(setup: Setup, role: Role) -> &'static str {
     match (setup.tasuki().map(|tasuki| tasuki.device), role) {
         (Some(Device::Wire), _) => WIRE_SERVER,
+        (Some(Device::Bridge), _) => BRIDGE_SERVER,
         (Some(device), Role::Server) => client_address(device),
         (Some(Device::Veth(_)), Role::Client) => "10.218.0.1",
         (None, _) if setup == Setup::Loopback => "127.0.0.1",
@@ -303,6 +338,8 @@ fn words(
         }
         Device::Veth(kind) => add(&["--offload", "off", "--nic", &format!("{kind}:{VETH}")]),
         Device::Wire => add(&["--nic", &format!("wire:{}", wire.display())]),
+        // Programs join instances, whose words are elsewhere.
+        Device::Bridge => {}
     }
     if tasuki.relayed {
         add(&["--intercept", "seccomp"]);
@@ -355,7 +392,7 @@ fn make_veth(setup: Setup, [a, b]: [&String; 2]) -> Result<()> {
 }
 
 /// The TAP device that a peer takes up, as Tasuki makes its own: host's address, queue length.
-fn make_tap(namespace: &str) -> Result<()> {
+pub(crate) fn make_tap(namespace: &str) -> Result<()> {
     let ip = format!("ip -n {namespace}");
     sh(&format!(
         "{ip} tuntap add dev {PEER_TAP} mode tap && {ip} addr add 10.218.1.1/24 dev {PEER_TAP} && \
@@ -373,13 +410,4 @@ fn start_server(mut command: Command) -> Result<Child> {
         bail!("the benchmark's server did not start: {command:?}");
     }
     Ok(server)
-}
-
-/// Runs a script of the shell. The error is what it said.
-pub(crate) fn sh(script: &str) -> Result<()> {
-    let output = Command::new("sh").args(["-c", script]).output()?;
-    if !output.status.success() {
-        bail!("`{script}`: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(())
 }

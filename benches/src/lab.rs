@@ -23,6 +23,7 @@ pub(crate) mod notebook;
 mod packets;
 mod part;
 mod paths;
+mod peers;
 mod rtt;
 mod session;
 mod stages;

@@ -36,16 +36,18 @@
 //! paired instruments: an earlier build beside this one; bells, sleeps and stages
 //! results: files for `tasuki lab`
 //! hosts operations client serve: namespaces, operations, both ends
+//! bridged: two instances on one bridge
 //! report native smoltcp_peer turns: tables; the stacks besides `std::net`; two processes
 //! row args transport: shared by all of them
 //! protocol setup processor_time machine: the order on the wire, set-ups, the machine's state
-//! median progress cleanup: the middle of some figures, how far a run is, and its end
+//! median progress cleanup shell: the middle of some figures, how far a run is, its end, scripts
 //! described: the machine and the build
 //! ```
 
 mod all;
 mod applications;
 mod args;
+mod bridged;
 mod calls;
 mod cleanup;
 mod client;
@@ -72,6 +74,7 @@ mod report;
 mod row;
 mod serve;
 mod setup;
+mod shell;
 mod smoltcp_peer;
 mod states;
 mod storage;

@@ -24,12 +24,36 @@ pub(crate) struct Sample {
     pub(crate) median_us: Option<f64>,
     /// 99th percentile, microseconds (rtt, connect).
     pub p99_us: Option<f64>,
-    /// More about round trips (rtt). Clients of other stacks do not tell it.
+    /// More about round trips (rtt).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) trips: Option<TripDetails>,
 }
 
+/// A client's line. One of another stack tells the times of round trips: what is made of them is
+/// the same for all.
+#[derive(Deserialize)]
+struct ClientLine {
+    #[serde(flatten)]
+    sample: Sample,
+    #[serde(default)]
+    times_us: Vec<f64>,
+    #[serde(default)]
+    one_read: u32,
+    #[serde(default)]
+    warm_up: u32,
+}
+
 impl Sample {
+    /// Of a client's line.
+    ///
+    /// # Errors
+    /// Those of its JSON.
+    pub(crate) fn of_line(line: &str) -> serde_json::Result<Self> {
+        let ClientLine { sample, times_us, one_read, warm_up } = serde_json::from_str(line)?;
+        let told = (!times_us.is_empty()).then(|| TripDetails::new(&times_us, one_read, warm_up));
+        Ok(Self { trips: sample.trips.or(told), ..sample })
+    }
+
     /// One that has nothing but a rate.
     pub(crate) fn of_rate(test: Test, size: u32, rate: f64) -> Self {
         Self { test, size, rate, median_us: None, p99_us: None, trips: None }
@@ -120,6 +144,18 @@ pub(crate) type RowFigure = fn(&Row) -> Option<f64>;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clients_of_other_stacks_tell_their_times() {
+        let line = r#"{"test":"rtt","size":64,"rate":2.5,"median_us":20.0,"p99_us":30.0,
+                       "times_us":[10.0,20.0,30.0],"one_read":3,"warm_up":2}"#;
+        let sample = Sample::of_line(line).unwrap();
+        let trips = sample.trips.unwrap();
+        assert_eq!((trips.count, trips.warm_up, trips.mean_us), (3, 2, 20.0));
+        assert_eq!((trips.one_read, sample.p99_us), (1.0, Some(30.0)));
+        let rate = r#"{"test":"send","size":64,"rate":2.5,"median_us":null,"p99_us":null}"#;
+        assert_eq!(Sample::of_line(rate).unwrap().trips, None);
+    }
 
     #[test]
     fn times_are_put_into_classes() {

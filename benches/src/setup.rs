@@ -57,6 +57,12 @@ pub(crate) enum Setup {
     SplitShared,
     /// As fused-native, with `[memory] share_frames`.
     FusedShared,
+    /// As split, client and server both on Tasuki, the TAP devices of both on one bridge.
+    BridgeSplit,
+    /// The same, processes as fused.
+    BridgeFused,
+    /// The same, as library.
+    BridgeLibrary,
     /// The kernel's loopback interface.
     Loopback,
     /// Client and server both on Tasuki, with a wire between their instances; processes as split.
@@ -87,7 +93,7 @@ pub(crate) enum Build {
 }
 
 /// The part of the measured end: that of the set-up's stack. The other end is on the kernel's, but
-/// over a wire.
+/// over a wire or a bridge.
 #[derive(
     Debug,
     Clone,
@@ -130,6 +136,8 @@ pub(crate) struct Tasuki {
 pub(crate) enum Device {
     /// A TAP device with or without offloads.
     Tap { offload: bool },
+    /// A TAP device with offloads, on a bridge with that of the server's instance.
+    Bridge,
     /// An interface of a veth pair, by the back end of that name.
     Veth(&'static str),
     /// A wire to the server's instance.
@@ -137,7 +145,7 @@ pub(crate) enum Device {
 }
 
 impl Setup {
-    /// The set-ups of `compare` without `--only`: all but the peers.
+    /// The set-ups of `compare` without `--only`: all but the peers and those over a bridge.
     pub(crate) const ALL: [Self; 24] = [
         Self::LinuxOff,
         Self::LinuxRps,
@@ -183,7 +191,10 @@ impl Setup {
             | Self::SplitNative
             | Self::FusedNative
             | Self::SplitShared
-            | Self::FusedShared => Self::LinuxOn,
+            | Self::FusedShared
+            | Self::BridgeSplit
+            | Self::BridgeFused
+            | Self::BridgeLibrary => Self::LinuxOn,
             Self::Loopback
             | Self::WireSplit
             | Self::WireFused
@@ -223,6 +234,9 @@ impl Setup {
             Self::SplitOff | Self::Split | Self::WireSplit => plain("split"),
             Self::FusedOff | Self::Fused | Self::WireFused => plain("fused"),
             Self::LibraryOff | Self::Library | Self::WireLibrary => plain("library"),
+            Self::BridgeSplit => Tasuki { device: Device::Bridge, ..plain("split") },
+            Self::BridgeFused => Tasuki { device: Device::Bridge, ..plain("fused") },
+            Self::BridgeLibrary => Tasuki { device: Device::Bridge, ..plain("library") },
             Self::SplitRelay => Tasuki { relayed: true, ..plain("split") },
             Self::Packet => Tasuki { device: Device::Veth("packet"), ..plain("split") },
             Self::Xdp => Tasuki { device: Device::Veth("xdp"), ..plain("split") },
@@ -248,6 +262,12 @@ impl Setup {
     pub(crate) fn has_several_processes(self) -> bool {
         let tasuki = self.tasuki();
         !self.is_peer() && tasuki.is_none_or(|it| !it.native && it.mode != "library")
+    }
+
+    /// Are client and server both on Tasuki?
+    pub(crate) fn is_tasuki_at_both_ends(self) -> bool {
+        let device = self.tasuki().map(|tasuki| tasuki.device);
+        matches!(device, Some(Device::Wire | Device::Bridge))
     }
 
     /// A stack in the client's own process, over a TAP that is made for it?
@@ -279,6 +299,9 @@ impl Setup {
             Self::SplitOff | Self::Split | Self::WireSplit => "split",
             Self::FusedOff | Self::Fused | Self::WireFused => "fused",
             Self::LibraryOff | Self::Library | Self::WireLibrary => "library",
+            Self::BridgeSplit => "split to split",
+            Self::BridgeFused => "fused to fused",
+            Self::BridgeLibrary => "library to library",
             Self::SplitRelay => "split, relay",
             Self::Packet => "split, packet:",
             Self::Xdp => "split, xdp:",

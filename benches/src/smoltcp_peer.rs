@@ -69,6 +69,8 @@ impl Smoltcp {
             // There is room for one.
             let _ = addresses.push(address);
         });
+        // The device's other end forwards to further hosts. There is room for one route.
+        let _ = iface.routes_mut().add_default_ipv4_route(Ipv4Address::new(10, 218, 1, 1));
         // The kernel's device answers on a port that is not in its TIME-WAIT.
         let port = u16::try_from(std::process::id() % 16_384).unwrap_or(0) + 49_152 - 1;
         let (fd, sockets) = (device.as_raw_fd(), SocketSet::new(Vec::new()));

@@ -251,6 +251,24 @@ fn a_delay_slows_reads_and_is_seen_between_packets() {
     panic!("in none of three runs the delay is seen: {said:?}");
 }
 
+#[test]
+fn triple_des_costs_above_and_below_and_the_paper_stands_beside() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let words = "storage --cipher 3des --size 65536 --rounds 1 --quick --out found";
+    let _ = lab.run(words).success();
+    let results = lab.results("found");
+    let rate = |name: &str| points(series(figure(&results, "storage", "read"), name))[0].1[0];
+    let [clear, above, below] = ["no cipher", "3DES above TCP", "3DES by ESP"].map(rate);
+    // Triple DES takes some ten times as long as the rest, on any machine.
+    assert!(clear > 2.0 * above && clear > 2.0 * below, "{clear} {above} {below}");
+    for (name, percent) in [("read-share", 130.0), ("cpu-share", 97.0)] {
+        let share = figure(&results, "storage", name);
+        let paper = points(series(share, "paper 5: above TCP, sockets, mean of all sizes"));
+        assert_eq!(paper[0].1, [percent], "{share}");
+        assert_eq!(share["series"].as_array().map(Vec::len), Some(2), "{share}");
+    }
+}
+
 /// Looks at the transfer of a block by both transports.
 ///
 /// # Errors
@@ -367,6 +385,54 @@ fn more_bytes_take_longer_in_stages_and_areas_together_are_faster() {
     let relative = figure(&results, "throughput", "send-units-relative");
     assert_eq!(series(relative, "paper 2: rump kernel")["reference"], true);
     assert_eq!(relative["kind"], "heat map");
+}
+
+/// The series with Tasuki at both ends.
+fn both_ends() -> &'static str {
+    match mode() {
+        "fused" => "fused to fused",
+        "library" => "library to library",
+        _ => "split to split",
+    }
+}
+
+#[test]
+fn both_ends_wires_and_peers_feel_length_and_gateways() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let (by_gateways, by_length) = (("rtt", "median-by-gateways"), ("rtt", "median-by-length"));
+    // Of other stacks smoltcp alone needs no program of its own.
+    let words = "rtt --gateways 0,4 --length 64,8192 --count 200 --rounds 2 --quick --peers .";
+    let results = eventually_grows(
+        &lab,
+        &format!("{words} --only {},both-ends,wire", mode()),
+        &[
+            (by_gateways, both_ends(), |growth| growth > 1.0),
+            (by_length, both_ends(), |growth| growth > 1.0),
+            (by_length, "smoltcp", |growth| growth > 1.0),
+        ],
+    );
+    // An instance forwards nothing: a wire passes no gateway.
+    let by_gateways = figure(&results, "rtt", by_gateways.1);
+    let wire = points(series(by_gateways, &format!("{}, wire", both_ends())));
+    assert_eq!(wire.iter().map(|(gateways, _)| *gateways).collect::<Vec<_>>(), [0.0]);
+}
+
+#[test]
+fn both_ends_are_faster_with_longer_writes() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let (send, receive) = (("throughput", "send"), ("throughput", "receive"));
+    let results = eventually_grows(
+        &lab,
+        "throughput --size 1024,65536 --rounds 1 --quick --only linux,both-ends",
+        &[
+            (send, "split to split", |growth| growth > 1.0),
+            (receive, "split to split", |growth| growth > 1.0),
+            (send, "fused to fused", |growth| growth > 1.0),
+        ],
+    );
+    let share = figure(&results, "throughput", "send-share");
+    let least = points(series(share, "paper 2: rump kernel at both ends, least of all sizes"));
+    assert!(least.iter().all(|(_, values)| (4.4..4.5).contains(&values[0])), "{least:?}");
 }
 
 #[test]

@@ -160,6 +160,25 @@ fn a_killed_end_is_replaced() {
     world.assert_nothing_left();
 }
 
+/// `--fault` takes the offloads off, and both ends of a wire need the same.
+#[test]
+fn faults_at_one_end_alone_keep_the_link_down_and_both_logs_say_what_to_do() {
+    let Some(world) = World::over(Nic::Tap) else { return };
+    let nic = format!("wire:{}", world.file("wire"));
+    let start = |address: &str, more: &[&str]| {
+        let cidr = format!("{address}/24");
+        let words = [&["run", "--nic", &nic, "--ip", &cidr], more, &["--", "sleep", "2"]].concat();
+        Running::start(world.tasuki(&words))
+    };
+    let ends = [start(A, &[]), start(B, &["--fault", "loss=0.01"])];
+    let [with, without] = ends.map(|end| end.finish().success().stderr);
+    assert!(with.contains("give this end --offload off, too"), "{with}");
+    assert!(without.contains("give the other end --offload off, too"), "{without}");
+    for said in [with, without] {
+        assert!(said.contains("--fault without super_segments=on"), "{said}");
+    }
+}
+
 #[test]
 fn a_wire_needs_an_address() {
     let Some(world) = World::over(Nic::Tap) else { return };

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"net"
 	"os"
 	"sort"
@@ -41,6 +42,11 @@ type sample struct {
 	Rate     float64  `json:"rate"`
 	MedianUs *float64 `json:"median_us"`
 	P99Us    *float64 `json:"p99_us"`
+	// Round trips: their times, for those who ask for more than a median (tasuki-bench makes the
+	// same of them for all clients), how many requests came with one read, and how many warmed up.
+	TimesUs []float64 `json:"times_us,omitempty"`
+	OneRead uint32    `json:"one_read,omitempty"`
+	WarmUp  uint64    `json:"warm_up,omitempty"`
 }
 
 type client struct {
@@ -49,6 +55,8 @@ type client struct {
 	test  string
 	bytes uint64
 	count uint64
+	// Seconds of round trips at most.
+	most float64
 }
 
 func main() {
@@ -60,6 +68,7 @@ func main() {
 	sizes := flag.String("size", "65536", "bytes per write or request, separated by commas")
 	bytes := flag.Uint64("bytes", 64<<20, "bytes in all (send, receive)")
 	count := flag.Uint64("count", 2000, "round trips or connections")
+	most := flag.Float64("most-seconds", math.Inf(1), "end round trips after so many seconds")
 	flag.Parse()
 	if _, known := tests[*test]; !known || flag.NArg() != 0 {
 		log.Fatalf("unknown test %q or arguments %q", *test, flag.Args())
@@ -71,7 +80,7 @@ func main() {
 	c := client{
 		stack: netstack,
 		to:    tcpip.FullAddress{NIC: nic, Addr: tcpip.AddrFromSlice(to.IP.To4()), Port: uint16(to.Port)},
-		test:  *test, bytes: *bytes, count: *count,
+		test:  *test, bytes: *bytes, count: *count, most: *most,
 	}
 	out := json.NewEncoder(os.Stdout)
 	for _, word := range strings.Split(*sizes, ",") {
@@ -132,7 +141,11 @@ func open(name string) (*stack.Stack, error) {
 	if err := s.AddProtocolAddress(nic, protocol, stack.AddressProperties{}); err != nil {
 		return nil, fmt.Errorf("the address: %v", err)
 	}
-	s.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic}})
+	gateway := tcpip.AddrFrom4([4]byte{10, 218, 1, 1})
+	s.SetRouteTable([]tcpip.Route{
+		{Destination: address.Subnet(), NIC: nic},
+		{Destination: header.IPv4EmptySubnet, Gateway: gateway, NIC: nic},
+	})
 	return s, nil
 }
 
@@ -204,16 +217,28 @@ func (c *client) roundTrips(size uint32) (*sample, error) {
 	defer conn.Close()
 	request, answer := make([]byte, size), make([]byte, 4)
 	times := make([]float64, 0, c.count)
+	var oneRead uint32
+	all := time.Now()
 	for round := uint64(0); round < c.count+warmUp; round++ {
 		began := time.Now()
 		if err := exchange(conn, request, answer); err != nil {
 			return nil, err
 		}
-		if round >= warmUp {
-			times = append(times, microseconds(began))
+		if round < warmUp {
+			continue
+		}
+		times = append(times, microseconds(began))
+		// The answer tells with how many reads the request came.
+		if binary.LittleEndian.Uint32(answer) == 1 {
+			oneRead++
+		}
+		if time.Since(all).Seconds() > c.most {
+			break
 		}
 	}
-	return summary(c.test, size, times), nil
+	s := summary(c.test, size, times)
+	s.TimesUs, s.OneRead, s.WarmUp = times, oneRead, warmUp
+	return s, nil
 }
 
 func (c *client) connections(size uint32) (*sample, error) {

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <linux/if_tun.h>
+#include <math.h>
 #include <net/if.h>
 #include <netinet/tcp.h>
 #include <stdint.h>
@@ -36,6 +37,8 @@ struct options {
     struct sockaddr_in to;
     enum test test;
     uint64_t bytes, count;
+    /* Of round trips at most. */
+    double most_seconds;
 };
 
 static void fail(const char *doing)
@@ -95,14 +98,18 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The times themselves are for those who ask for more than a median: tasuki-bench makes the same of
+ * them for all clients. */
 static void print_summary(const struct options *o, uint32_t size, double *times, size_t n)
 {
     double sum = 0;
     for (size_t i = 0; i < n; i++)
         sum += times[i];
     qsort(times, n, sizeof *times, by_value);
-    printf("{\"test\":\"%s\",\"size\":%u,\"rate\":%f,\"median_us\":%f,\"p99_us\":%f}\n",
+    printf("{\"test\":\"%s\",\"size\":%u,\"rate\":%f,\"median_us\":%f,\"p99_us\":%f,\"times_us\":[",
            tests[o->test], size, n * 1e6 / sum, times[n / 2], times[n * 99 / 100]);
+    for (size_t i = 0; i < n; i++)
+        printf("%s%.3f", i > 0 ? "," : "", times[i]);
 }
 
 static void stream(const struct options *o, uint32_t size, uint8_t *data)
@@ -133,12 +140,14 @@ static void stream(const struct options *o, uint32_t size, uint8_t *data)
 static void exchanges(const struct options *o, uint32_t size, uint8_t *data)
 {
     uint64_t warm_up = o->test == RTT ? o->count / 10 : 0, all = o->count + warm_up;
-    double *times = calloc(all ? all : 1, sizeof *times);
+    uint64_t done = 0, one_read = 0;
+    double *times = calloc(all ? all : 1, sizeof *times), all_began;
     uint8_t answer[4];
     int socket = o->test == RTT ? start(o, size, all) : -1;
     if (!times || all == 0)
         fail("measure nothing");
-    for (uint64_t i = 0; i < all; i++) {
+    all_began = now_us();
+    while (done < all && (done <= warm_up || now_us() - all_began < o->most_seconds * 1e6)) {
         double began = now_us();
         if (o->test == CONNECT)
             socket = start(o, size, 1);
@@ -146,9 +155,14 @@ static void exchanges(const struct options *o, uint32_t size, uint8_t *data)
         get_all(socket, answer, sizeof answer);
         if (o->test == CONNECT)
             lwip_close(socket);
-        times[i] = now_us() - began;
+        times[done] = now_us() - began;
+        /* The answer tells with how many reads the request came. */
+        one_read += done >= warm_up && answer[0] == 1 && !answer[1] && !answer[2] && !answer[3];
+        done++;
     }
-    print_summary(o, size, times + warm_up, o->count);
+    print_summary(o, size, times + warm_up, done - warm_up);
+    printf("],\"one_read\":%llu,\"warm_up\":%llu}\n", (unsigned long long)one_read,
+           (unsigned long long)warm_up);
     if (o->test == RTT)
         lwip_close(socket);
     free(times);
@@ -233,9 +247,11 @@ static struct options parse(int argc, char **argv, char **sizes)
         {"tap", required_argument, NULL, 't'},   {"connect", required_argument, NULL, 'c'},
         {"test", required_argument, NULL, 'e'},  {"size", required_argument, NULL, 's'},
         {"bytes", required_argument, NULL, 'b'}, {"count", required_argument, NULL, 'n'},
+        {"most-seconds", required_argument, NULL, 'm'},
         {NULL, 0, NULL, 0},
     };
-    struct options o = {.to.sin_family = AF_INET, .bytes = 64 << 20, .count = 2000};
+    struct options o = {
+        .to.sin_family = AF_INET, .bytes = 64 << 20, .count = 2000, .most_seconds = HUGE_VAL};
     int c, found = 0;
     while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
         char *colon;
@@ -267,6 +283,9 @@ static struct options parse(int argc, char **argv, char **sizes)
             break;
         case 'n':
             o.count = strtoull(optarg, NULL, 10);
+            break;
+        case 'm':
+            o.most_seconds = strtod(optarg, NULL);
             break;
         default:
             exit(2);

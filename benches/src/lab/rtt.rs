@@ -4,10 +4,11 @@
 //! how many reads it needed. A sample is the mean of 2,000 round trips, as in the paper; median,
 //! 99th percentile and the distribution stand beside it. The five parameters are length, power of
 //! the hosts, gateways, load of the hosts and load of the network ([`sweep`]). The sender uses the
-//! kernel's sockets or Tasuki's, and so does the receiver, over the same path ([`chain`]). Where
-//! one of them is on Tasuki's, the other one is on the kernel's.
+//! kernel's sockets or Tasuki's, and so does the receiver ([`ends`]), over the same path
+//! ([`chain`]).
 
 mod chain;
+mod ends;
 mod fit;
 mod loads;
 mod power;
@@ -20,17 +21,18 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use clap::ValueEnum;
 use lab::plan::{LabOptions, LabSetup};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 use user::exit::say;
 
-use self::chain::{Chain, Hosting};
+use self::chain::{Chain, ChainPrograms};
+use self::ends::{Hosting, TripEnds, TripSetup, setups};
 use self::loads::Loads;
 use self::power::PowerGroups;
 use self::sweep::{Parameter, Setting, Sweep, sweeps};
 use super::derived::{Reference, relative};
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues};
+use super::peers::peer_words;
 use crate::compare::run_client;
 use crate::row::{Sample, TripDetails};
 
@@ -75,21 +77,15 @@ const FIGURES: [TripFigure; 4] = [
     },
 ];
 
-/// Where sender and receiver are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct TripSetup {
-    title: String,
-    from: Hosting,
-    to: Hosting,
-}
-
 /// See the module.
 pub(crate) struct Rtt {
-    tasuki: PathBuf,
+    programs: ChainPrograms,
     sweeps: Vec<Sweep>,
     setups: Vec<TripSetup>,
     count: u32,
     most_seconds: f64,
+    /// A quick run, which has fewer points.
+    is_quick: bool,
     /// Of the command that repeats a figure, besides those of its axis.
     more_words: String,
     /// By number of gateways.
@@ -111,12 +107,20 @@ impl Rtt {
             }
             power => power?,
         };
+        let mut setups = setups(options);
+        if sweeps.iter().flat_map(|sweep| &sweep.points).all(|(_, it)| it.gateways > 0) {
+            if options.only.contains(&LabSetup::Wire) {
+                say("rtt: a wire passes no gateway: --gateways 0 has its points");
+            }
+            setups.retain(|setup| !setup.ends.by_wire);
+        }
         Ok(Self {
-            tasuki,
+            programs: ChainPrograms { tasuki, peers: options.peers.clone().unwrap_or_default() },
             sweeps,
-            setups: setups(options),
+            setups,
             count: options.count.unwrap_or(COUNT),
             most_seconds: if options.quick { MOST_QUICK_SECONDS } else { MOST_SECONDS },
+            is_quick: options.quick,
             more_words: more_words(options),
             chains: BTreeMap::new(),
             power,
@@ -132,18 +136,18 @@ impl Rtt {
         points.nth(point)
     }
 
-    fn sample(&mut self, setting: Setting, ends: (Hosting, Hosting)) -> Result<Sample> {
+    fn sample(&mut self, setting: Setting, ends: TripEnds) -> Result<Sample> {
         if !self.chains.contains_key(&setting.gateways) {
-            self.chains.insert(setting.gateways, Chain::new(setting.gateways, &self.tasuki)?);
+            self.chains.insert(setting.gateways, Chain::new(setting.gateways, &self.programs)?);
         }
         let chain = self.chains.get_mut(&setting.gateways).context("a path")?;
-        chain.receive_on(ends.1, self.power.as_ref())?;
+        chain.prepare(ends, self.power.as_ref())?;
         if let Some(power) = &self.power {
             power.set(setting.power)?;
         }
         let _load = Loads::start(setting.load, chain.processors(), self.power.as_ref())?;
         let load = setting.network_load;
-        let _others = load.map(|percent| chain.limited(ends.1, percent)).transpose()?;
+        let _others = load.map(|percent| chain.limited(ends, percent)).transpose()?;
         let words = [
             "--test=rtt".to_owned(),
             format!("--size={}", setting.length),
@@ -151,7 +155,15 @@ impl Rtt {
             format!("--most-seconds={}", self.most_seconds),
         ];
         let said = run_client(chain.client(ends, self.power.as_ref(), &words)?, None)?;
-        serde_json::from_str(&said).with_context(|| format!("what the sender prints: `{said}`"))
+        Sample::of_line(&said).with_context(|| format!("what the sender prints: `{said}`"))
+    }
+
+    /// Is this set-up measured at this point? A wire passes no gateway. Quick runs have Tasuki at
+    /// both ends by length and gateways alone.
+    fn measures(&self, setup: &TripSetup, parameter: Parameter, setting: Setting) -> bool {
+        let is_usual = matches!(parameter, Parameter::Length | Parameter::Gateways);
+        let is_left_out = self.is_quick && !is_usual && setup.is_tasuki_at_both_ends();
+        !is_left_out && (!setup.ends.by_wire || setting.gateways == 0)
     }
 
     fn has_base(&self) -> bool {
@@ -170,32 +182,12 @@ impl Rtt {
     }
 }
 
-/// Set-ups and round trips, if they are not the usual ones.
+/// Set-ups, peers and round trips, if they are not the usual ones.
 fn more_words(options: &LabOptions) -> String {
-    let only = options.only.iter().filter_map(ValueEnum::to_possible_value);
-    let only: Vec<String> = only.map(|setup| setup.get_name().to_owned()).collect();
-    let only = if only.is_empty() { String::new() } else { format!(" --only {}", only.join(",")) };
-    only + &options.count.map_or(String::new(), |count| format!(" --count {count}"))
-}
-
-/// Linux at both ends; for each mode Tasuki as sender, and as receiver of Linux's requests. A quick
-/// run has one receiver on Tasuki, the first.
-fn setups(options: &LabOptions) -> Vec<TripSetup> {
-    let all = [LabSetup::Linux, LabSetup::Split, LabSetup::Fused, LabSetup::Library];
-    let mut setups = Vec::new();
-    for setup in all.into_iter().filter(|setup| options.has(*setup)) {
-        let hosting = Hosting::from(setup);
-        let title = hosting.title();
-        setups.push(TripSetup { title: title.to_owned(), from: hosting, to: Hosting::Kernel });
-        // Linux and this one.
-        let is_first = setups.len() == 2;
-        let with_linux = setup != LabSetup::Linux && options.has(LabSetup::Linux);
-        if with_linux && (is_first || !options.quick) {
-            let title = format!("Linux to {title}");
-            setups.push(TripSetup { title, from: Hosting::Kernel, to: hosting });
-        }
-    }
-    setups
+    let peers = peer_words(options.peers.as_deref());
+    options.only_words()
+        + &peers
+        + &options.count.map_or(String::new(), |count| format!(" --count {count}"))
 }
 
 impl LabExperiment for Rtt {
@@ -254,7 +246,11 @@ impl LabExperiment for Rtt {
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
         let (sweep, place, setting) = self.at(point).context("a point")?;
         let setup = self.setups.get(setup).context("a set-up")?.clone();
-        let sample = self.sample(setting, (setup.from, setup.to))?;
+        let parameter = self.sweeps.get(sweep).context("an axis")?.parameter;
+        if !self.measures(&setup, parameter, setting) {
+            return Ok(MeasuredValues::default());
+        }
+        let sample = self.sample(setting, setup.ends)?;
         let details = sample.trips.as_ref().context("what the sender tells of round trips")?;
         let series = setup.title;
         let reading =

@@ -4,6 +4,7 @@
 //! `tasuki-bench storage`.
 
 mod axes;
+mod paper;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,6 @@ use lab::statistics::median;
 use lab::{Direction, Figure, FigureKind};
 
 use self::axes::{DiskAxis, DiskSetting, axes};
-use super::derived::{Reference, share_of_base};
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues};
 use crate::storage::{ReadyBlocks, ReadyTransport, StorageRow};
 
@@ -59,13 +59,23 @@ struct DiskFigure {
     value: fn(&StorageRow, Option<f64>) -> Option<f64>,
 }
 
-const FIGURES: [DiskFigure; 4] = [
+const FIGURES: [DiskFigure; 5] = [
     DiskFigure {
         name: "rate",
         title: "one behind the other",
         unit: "MiB/s",
         direction: Direction::Higher,
         value: |row, _| Some(row.mib()),
+    },
+    DiskFigure {
+        name: "cpu",
+        title: "processor time of both sides",
+        unit: "s/GiB",
+        direction: Direction::Lower,
+        value: |row, _| {
+            let (user, system) = row.cpu_per_gib();
+            Some(user + system)
+        },
     },
     DiskFigure {
         name: "cpu-user",
@@ -210,18 +220,10 @@ impl LabExperiment for DiskTransfers {
     }
 
     fn conclude(&self, figures: &mut Vec<Figure>) -> Vec<String> {
-        let Some(read) = figures.iter().find(|figure| figure.name == "read") else {
-            return figures.iter().filter_map(hidden).collect();
-        };
-        let papers = [
-            ("paper 5: encryption above TCP, sockets, mean of all sizes", 130.0),
-            ("paper 5: encryption above TCP, iSCSI, mean of all sizes", 117.0),
-        ];
-        let papers = papers.map(|(name, value)| Reference::flat(name, &read.places(), value));
-        let title = ("read-share", "Reads, in percent of those by ESP");
-        let more = share_of_base(read, title, Direction::Higher, &papers);
-        figures.extend(more);
-        figures.iter().filter_map(hidden).collect()
+        let shares = paper::shares(figures, self.cipher);
+        let said: Vec<String> = shares.iter().filter_map(paper::sentence).collect();
+        figures.extend(shares);
+        said.into_iter().chain(figures.iter().filter_map(hidden)).collect()
     }
 }
 

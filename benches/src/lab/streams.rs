@@ -1,15 +1,19 @@
 //! The second paper's experiment: bytes a second by the size of a write, and connections a second,
 //! of a client on Tasuki beside one on Linux. The hosts are those of `tasuki-bench compare`.
+//!
+//! The paper also has its stack at both ends. So has `throughput`: two instances whose TAP devices
+//! are on one bridge. Each end has the device of the other set-ups then, as both computers of the
+//! paper have, and so it stands beside the kernel's two ends of a veth pair ([`crate::bridged`]).
 
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use lab::plan::{ExperimentName, LabOptions, LabSetup};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
-use user::exit::say;
 
 use super::derived::{Reference, share_of_base};
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues, bytes_axis};
+use super::peers::{peer_words, peers_in};
 use super::units::UnitSweep;
 use crate::args::Congestion;
 use crate::compare::output_of;
@@ -30,6 +34,9 @@ const REQUEST: u32 = 64;
 /// The second paper's rump kernel at one end, percent of Linux's, means over sizes.
 const PAPER_SEND: f64 = 10.3;
 const PAPER_RECEIVE: f64 = 24.7;
+/// At both ends, MiB/s, the least and the most of all sizes; and Linux, at any size.
+const PAPER_BOTH: [(&str, f64); 2] = [("least", 5.0), ("most", 14.0)];
+const PAPER_LINUX: f64 = 112.0;
 
 /// Who takes turns.
 const SETUPS: [(LabSetup, Setup); 4] = [
@@ -41,6 +48,13 @@ const SETUPS: [(LabSetup, Setup); 4] = [
 /// Further ones, for cells of transfer units alone.
 const UNIT_SETUPS: [(LabSetup, Setup); 2] =
     [(LabSetup::Split, Setup::SplitNative), (LabSetup::Fused, Setup::FusedNative)];
+
+/// Tasuki at both ends, in its modes.
+const BOTH_ENDS: [(LabSetup, Setup); 3] = [
+    (LabSetup::Split, Setup::BridgeSplit),
+    (LabSetup::Fused, Setup::BridgeFused),
+    (LabSetup::Library, Setup::BridgeLibrary),
+];
 
 /// One of the figures.
 struct StreamFigure {
@@ -121,6 +135,10 @@ impl Streams {
         let given = options.size.as_ref().map(|places| places.all().to_vec());
         let sizes = given.unwrap_or_else(|| usual.to_vec());
         let mut made = Self::new(ExperimentName::Throughput, THROUGHPUT, sizes, tasuki, options)?;
+        let modes = options.modes_at_both_ends(LabSetup::BothEnds);
+        let both = BOTH_ENDS.iter().filter(|(mode, _)| modes.contains(mode));
+        made.setups.extend(both.map(|(_, setup)| *setup));
+        made.hosts.resize_with(made.setups.len(), || None);
         made.units = UnitSweep::new(options);
         if !made.units.cells().is_empty() {
             made.add_setups(options, &UNIT_SETUPS);
@@ -140,7 +158,7 @@ impl Streams {
         tasuki: &Path,
         options: &LabOptions,
     ) -> Result<Self> {
-        let peers = options.peers.as_ref().filter(|_| name == ExperimentName::Throughput);
+        let peers = options.peers.as_deref().filter(|_| name == ExperimentName::Throughput);
         let programs = Programs {
             tasuki: tasuki.to_path_buf(),
             native: std::env::current_exe()?,
@@ -154,13 +172,13 @@ impl Streams {
             units: UnitSweep::none(),
             bytes: if options.quick { QUICK_BYTES } else { BYTES },
             count: if options.quick { QUICK_COUNT } else { COUNT },
-            more_words: peers.map_or(String::new(), |it| format!(" --peers {}", it.display())),
+            more_words: options.only_words() + &peer_words(peers),
             hosts: Vec::new(),
             setups: Vec::new(),
             programs,
         };
         made.add_setups(options, &SETUPS);
-        made.setups.extend(peers.into_iter().flat_map(|folder| there(folder)));
+        made.setups.extend(peers.into_iter().flat_map(|folder| peers_in(folder, name.name())));
         made.hosts.resize_with(made.setups.len(), || None);
         Ok(made)
     }
@@ -172,8 +190,15 @@ impl Streams {
         self.hosts.resize_with(self.setups.len(), || None);
     }
 
+    fn has_both_ends(&self) -> bool {
+        self.setups.iter().any(|setup| setup.is_tasuki_at_both_ends())
+    }
+
     /// One cell of transfer units, in the directions that the set-up has.
     fn measure_cell(&mut self, cell: usize, setup: usize) -> Result<MeasuredValues> {
+        if self.setups.get(setup).is_some_and(|setup| !has_cells(*setup)) {
+            return Ok(MeasuredValues::default());
+        }
         let (bytes, areas) = *self.units.cells().get(cell).context("a cell")?;
         let native = self.setups.get(setup).is_some_and(|setup| is_native(*setup));
         let tests: Vec<(usize, Vec<String>)> = UnitSweep::tests(native)
@@ -206,23 +231,6 @@ impl Streams {
     }
 }
 
-/// The peers that can be measured: smoltcp is a part of this program, the others are programs of
-/// that folder.
-fn there(folder: &Path) -> Vec<Setup> {
-    let programs = [(Setup::Lwip, "tasuki-peer-lwip"), (Setup::Gvisor, "tasuki-peer-gvisor")];
-    let mut setups = vec![Setup::Smoltcp];
-    for (setup, program) in programs {
-        let path = folder.join(program);
-        if path.is_file() {
-            setups.push(setup);
-        } else {
-            let path = path.display();
-            say(format_args!("throughput: no {path}: `make bench-peers` builds it"));
-        }
-    }
-    setups
-}
-
 impl LabExperiment for Streams {
     fn figures(&self) -> Vec<FigurePlan> {
         let sizes: Vec<String> = self.sizes.iter().map(ToString::to_string).collect();
@@ -242,7 +250,7 @@ impl LabExperiment for Streams {
                 ExperimentName::Throughput => {
                     format!("throughput --size {sizes}{}", self.more_words)
                 }
-                name => name.name().to_owned(),
+                name => format!("{}{}", name.name(), self.more_words),
             },
             is_judged: figure.is_judged,
             kind: FigureKind::Lines,
@@ -305,16 +313,32 @@ impl LabExperiment for Streams {
         }
         for (name, paper) in [("send", PAPER_SEND), ("receive", PAPER_RECEIVE)] {
             let Some(figure) = figures.iter().find(|figure| figure.name == name) else { continue };
-            let rump = "paper 2: rump kernel at one end, mean of all sizes";
-            let paper = Reference::flat(rump, &figure.places(), paper);
+            let papers = papers(&figure.places(), paper, self.has_both_ends());
             let (share, title) =
                 (format!("{name}-share"), format!("{}, share of Linux", figure.title));
-            let more = share_of_base(figure, (&share, &title), Direction::Higher, &[paper]);
+            let more = share_of_base(figure, (&share, &title), Direction::Higher, &papers);
             figures.extend(more);
         }
         UnitSweep::conclude(figures);
         Vec::new()
     }
+}
+
+/// The second paper's shares of Linux: at one end, and at both if that is measured.
+fn papers(places: &[f64], one_end: f64, has_both_ends: bool) -> Vec<Reference> {
+    let flat = |what: &str, share| {
+        Reference::flat(&format!("paper 2: rump kernel at {what} of all sizes"), places, share)
+    };
+    let both = PAPER_BOTH
+        .iter()
+        .filter(|_| has_both_ends)
+        .map(|(which, rate)| flat(&format!("both ends, {which}"), 100.0 * rate / PAPER_LINUX));
+    [flat("one end, mean", one_end)].into_iter().chain(both).collect()
+}
+
+/// Are units swept for it? The other end's are not asked about, and the peers have none.
+fn has_cells(setup: Setup) -> bool {
+    !setup.is_peer() && !setup.is_tasuki_at_both_ends()
 }
 
 /// By the native API?
@@ -325,5 +349,5 @@ fn is_native(setup: Setup) -> bool {
 /// What a client measures.
 fn sample(host: &Host, words: &[String]) -> Result<Sample> {
     let said = output_of(host, words, None)?;
-    serde_json::from_str(&said).with_context(|| format!("what the client prints: `{said}`"))
+    Sample::of_line(&said).with_context(|| format!("what the client prints: `{said}`"))
 }

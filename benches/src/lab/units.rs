@@ -62,7 +62,8 @@ impl UnitSweep {
         let [bytes, areas] = [(&options.unit, bytes), (&options.areas, areas)]
             .map(|(given, usual)| given.as_ref().map_or(usual, |places| places.all()));
         let list = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-        let words = format!("throughput --unit {} --areas {}", list(bytes), list(areas));
+        let only = options.only_words();
+        let words = format!("throughput --unit {} --areas {}{only}", list(bytes), list(areas));
         let cells = bytes.iter().flat_map(|bytes| areas.iter().map(|areas| (*bytes, *areas)));
         let cells = if is_wanted { cells.collect() } else { Vec::new() };
         Self { cells, words, total }

@@ -11,10 +11,12 @@ mod experiment;
 mod options;
 mod percents;
 mod places;
+mod setups;
 #[cfg(test)]
 mod tests;
 
 pub use experiment::ExperimentName;
-pub use options::{LabOptions, LabSetup, StorageCipher};
+pub use options::{LabOptions, StorageCipher};
 pub use percents::{Percents, percent};
 pub use places::{HostEnd, HostPlaces, Places};
+pub use setups::LabSetup;

@@ -30,25 +30,24 @@ use abi::offload::{Features, TxOffload};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
-use serde::{Deserialize, Serialize};
 use shm::closer::{self, ClosedLater};
 use shm::{Channel, Message, Region, TryRecv, passing};
 
 use crate::device::{Device, Part, Received};
 use crate::timer::DeviceTimer;
 
+mod hello;
 mod link;
 mod meet;
 mod opener;
 mod stall;
 
+use self::hello::Hello;
 use self::link::{End, Link};
 pub use self::opener::WireOpener;
 use self::opener::{Found, OpenerClient};
 use self::stall::{PATIENCE, StallWatch};
 
-/// Version of the protocol between two ends.
-const VERSION: u32 = 1;
 /// How long a greeting may take.
 const GREETING: Duration = Duration::from_secs(5);
 /// How long an end that broke the rules, or could not be met, is left alone.
@@ -60,14 +59,6 @@ const BETWEEN: Duration = Duration::from_millis(2);
 const HELLO_MOST: usize = 256;
 /// Bytes that wake read at a time.
 const WAKES: usize = 64;
-
-/// The greeting of each end. The listening end's comes with the region.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Hello {
-    wire: u32,
-    mtu: u16,
-    features: u64,
-}
 
 #[derive(Debug)]
 enum State {
@@ -108,11 +99,7 @@ pub struct Wire {
 
 impl Wire {
     /// The work that both ends may leave undone, because memory spoils no bits.
-    pub const FEATURES: Features = Features::TX_CHECKSUM
-        .with(Features::TSO4)
-        .with(Features::TSO6)
-        .with(Features::RX_CHECKSUM)
-        .with(Features::GRO);
+    pub const FEATURES: Features = hello::FEATURES;
 
     /// An end at this path, for frames of so many bytes behind the Ethernet header. `opener` is the
     /// driver's descriptor of a [`WireOpener`]. Without the same `features` at both ends there is
@@ -128,7 +115,7 @@ impl Wire {
         let mut wire = Self {
             path: path.to_owned(),
             opener: OpenerClient::new(opener),
-            hello: Hello { wire: VERSION, mtu, features: features.encode() },
+            hello: Hello::new(mtu, features),
             features,
             set,
             timer,
@@ -264,12 +251,8 @@ impl Wire {
             let ours = serde_json::to_vec(&self.hello).map_err(|error| error.to_string())?;
             line.post(&ours, &[]).map_err(|error| error.to_string())?;
         }
-        if hello != self.hello {
-            return Err(format!(
-                "it has another version, MTU or offloads ({hello:?}, ours {:?}): give both ends \
-                 the same",
-                self.hello
-            ));
+        if let Some(refusal) = self.hello.refusal(hello) {
+            return Err(refusal);
         }
         self.go_up(&region, end).map_err(|error| error.to_string())
     }

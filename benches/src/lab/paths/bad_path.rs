@@ -24,9 +24,9 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 
 use crate::cleanup::CleanUp;
-use crate::hosts::sh;
 use crate::lab::rtt::bounded;
 use crate::machine::processors;
+use crate::shell::sh;
 
 const PORT: u16 = 5202;
 /// Bits a second of the slowest link, and how many bytes it sends at once.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
+use super::setups::LabSetup;
+
 /// What can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum ExperimentName {
@@ -76,7 +78,15 @@ impl ExperimentName {
                     "rtt",
                     "Round-trip time between stream sockets",
                     300,
-                    &["--length", "--power", "--gateways", "--load", "--network-load", "--count"],
+                    &[
+                        "--length",
+                        "--power",
+                        "--gateways",
+                        "--load",
+                        "--network-load",
+                        "--count",
+                        "--peers",
+                    ],
                 )
             },
             Self::Stages => of("stages", "Where the time of a send goes", 150, &["--size"]),
@@ -145,6 +155,24 @@ impl ExperimentName {
     /// Does it take sizes below 1,024 bytes, as the first paper has them?
     pub(super) fn has_small_sizes(self) -> bool {
         self == Self::Stages
+    }
+
+    /// The set-ups among which `--only` chooses; none, if there is no choice.
+    pub(super) fn setups(self) -> &'static [LabSetup] {
+        const ALL: &[LabSetup] = &[
+            LabSetup::Linux,
+            LabSetup::Split,
+            LabSetup::Fused,
+            LabSetup::Library,
+            LabSetup::BothEnds,
+            LabSetup::Wire,
+        ];
+        match self {
+            Self::Rtt => ALL,
+            Self::Throughput => &ALL[..5],
+            Self::Stages | Self::Connections | Self::Paths => &ALL[..4],
+            _ => &[],
+        }
     }
 
     /// Programs that it runs.

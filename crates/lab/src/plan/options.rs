@@ -11,24 +11,12 @@ use super::places::{
     AREAS, BATCHES, DELAYS, GATEWAYS, HostPlaces, LENGTHS, LOADS, NETWORK_LOADS, POWERS, Places,
     QUEUES, RELAYS, SIZES, UNITS,
 };
+use super::setups::LabSetup;
 
 /// Bytes of a write or block, at least; a send of which stages are measured may be shorter.
 const LEAST_SIZE: u32 = 1024;
 /// The most rounds of a run: more than any interval needs.
 const MOST_ROUNDS: i64 = 100;
-
-/// Whose sockets are measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LabSetup {
-    /// The kernel's
-    Linux,
-    /// Tasuki, one process each for program, inet server and driver
-    Split,
-    /// Tasuki, inet server and driver in one process
-    Fused,
-    /// Tasuki inside the program
-    Library,
-}
 
 /// What protects blocks, above TCP and below it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -118,7 +106,8 @@ pub struct LabOptions {
     /// storage: the cipher [default: aes]
     #[arg(long, value_name = "CIPHER", value_enum, hide_default_value = true)]
     pub cipher: Option<StorageCipher>,
-    /// throughput: also smoltcp, and those of lwIP and gVisor whose programs are in this directory
+    /// rtt, throughput: also smoltcp, and those of lwIP and gVisor whose programs are in this
+    /// directory
     #[arg(long, value_name = "DIR")]
     pub peers: Option<PathBuf>,
 }
@@ -152,6 +141,43 @@ impl LabOptions {
     #[must_use]
     pub fn has(&self, setup: LabSetup) -> bool {
         self.only.is_empty() || self.only.contains(&setup)
+    }
+
+    /// The choice of set-ups, as words behind others; empty without one.
+    #[must_use]
+    pub fn only_words(&self) -> String {
+        let only = self.only.iter().filter_map(ValueEnum::to_possible_value);
+        let only: Vec<String> = only.map(|setup| setup.get_name().to_owned()).collect();
+        if only.is_empty() { String::new() } else { format!(" --only {}", only.join(",")) }
+    }
+
+    /// The modes in which both ends are on Tasuki: those that are named; without any, split and
+    /// fused, and in a quick run split. None, if this set-up is not measured.
+    #[must_use]
+    pub fn modes_at_both_ends(&self, setup: LabSetup) -> Vec<LabSetup> {
+        if !self.has(setup) {
+            return Vec::new();
+        }
+        let named = LabSetup::MODES.into_iter().filter(|mode| self.only.contains(mode));
+        let named: Vec<LabSetup> = named.collect();
+        match &named[..] {
+            [] if self.quick && self.only.is_empty() => vec![LabSetup::Split],
+            [] => vec![LabSetup::Split, LabSetup::Fused],
+            _ => named,
+        }
+    }
+
+    /// A sentence, if a chosen experiment has none of the set-ups that are named.
+    fn without_setup(&self) -> Option<String> {
+        let has_none = |it: &ExperimentName| {
+            let has = it.setups();
+            !has.is_empty() && !self.only.iter().any(|setup| has.contains(setup))
+        };
+        let none = self.chosen().into_iter().find(|it| !self.only.is_empty() && has_none(it))?;
+        let has = none.setups().iter().filter_map(ValueEnum::to_possible_value);
+        let has: Vec<String> = has.map(|setup| setup.get_name().to_owned()).collect();
+        let (none, has) = (none.name(), has.join(", "));
+        Some(format!("--only names no set-up of {none}: name one of {has}, or leave {none} out"))
     }
 
     /// Checks what single options cannot: each axis belongs to a chosen experiment.
@@ -196,6 +222,9 @@ impl LabOptions {
                  alone",
                 other.name()
             ));
+        }
+        if let Some(sentence) = self.without_setup() {
+            return Err(sentence);
         }
         let no_gateway = self.gateways.as_ref().is_some_and(|places| places.first() == 0);
         if self.network_load.is_some() && no_gateway {

@@ -47,12 +47,29 @@ fn wrong_values_are_refused_with_the_rule() {
         ("rtt --size 4096", "belongs to stages, handover, throughput, storage, packets"),
         ("stages handover --size 256,1024", "too small for handover"),
         ("handover --size 128", "bytes from 256"),
+        ("rtt stages --only both-ends", "no set-up of stages: name one of linux, split, fused, l"),
+        ("throughput --only wire", "library, both-ends, or leave throughput out"),
         ("rtt --time 0s", "such as 90s"),
         ("rtt --continue there", "cannot be used with"),
         ("rtz", "rtt"),
     ] {
         let said = parsed(words).expect_err(words);
         assert!(said.contains(expected), "{words}: {said}");
+    }
+}
+
+#[test]
+fn both_ends_have_the_modes_that_are_named() {
+    use LabSetup::{BothEnds, Fused, Library, Split};
+    for (words, modes) in [
+        ("rtt", &[Split, Fused][..]),
+        ("rtt --quick", &[Split]),
+        ("rtt --only both-ends", &[Split, Fused]),
+        ("rtt --quick --only both-ends,linux", &[Split, Fused]),
+        ("throughput --only library,both-ends", &[Library]),
+        ("throughput --only split,fused", &[]),
+    ] {
+        assert_eq!(parsed(words).unwrap().modes_at_both_ends(BothEnds), modes, "{words}");
     }
 }
 
