@@ -1,16 +1,19 @@
 //! The hosts of a set-up: two namespaces with a veth pair for the kernel, one namespace with a TAP
 //! for Tasuki and for each peer. With Tasuki at both ends it is one namespace with a wire, or with
-//! two TAP devices on a bridge ([`BridgedPair`]).
+//! two TAP devices on a bridge ([`BridgedPair`]). A user without rights has no namespace: the
+//! server is on this host's loopback address, and passt and pasta lead there.
 //!
 //! Every name carries the process id. A drop removes everything, also after a failure or Ctrl-C
 //! ([`CleanUp`]).
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::args::Congestion;
 use crate::bridged::{BridgedPair, PairPlace};
@@ -77,7 +80,11 @@ pub(crate) fn on_cpu(cpu: &str, pinned: bool) -> Command {
     command
 }
 
+/// The server's port, in a namespace of its own.
 const PORT: u16 = 5202;
+/// How a program on a stack behind passt or pasta sees this host, and its own address.
+const PASST_HOST: &str = "10.218.4.1";
+const PASST_CLIENT: &str = "10.218.4.2";
 /// Both ends of a veth pair, each in a namespace of its own.
 const VETH: &str = "veth0";
 /// The network of a bridge, and the server's address there.
@@ -94,10 +101,9 @@ impl Ends {
         let letter = if from.build == Build::Before { "o" } else { "n" };
         let part = if role == Role::Client { "" } else { "s" };
         let tag = format!("tb{}{letter}{part}{}", std::process::id(), setup as u8);
-        let mut namespaces = vec![format!("{tag}a")];
-        if setup.on_veth() {
-            namespaces.push(format!("{tag}b"));
-        }
+        let count = if setup.on_veth() { 2 } else { usize::from(!setup.is_rootless()) };
+        let namespaces: Vec<String> =
+            ["a", "b"][..count].iter().map(|end| format!("{tag}{end}")).collect();
         let [wire, sharing] =
             ["wire", "toml"].map(|end| std::env::temp_dir().join(format!("{tag}.{end}")));
         let files = [wire.clone(), sharing.clone()];
@@ -179,7 +185,11 @@ impl Ends {
         };
         let mut command = on_cpu(cpu, self.pinned);
         command.args(limits);
-        command.args(["ip", "netns", "exec", place.context("a namespace")?]);
+        if let Some(place) = place {
+            command.args(["ip", "netns", "exec", place]);
+        } else if self.setup == Setup::Pasta && end == Role::Client {
+            command.args(pasta());
+        }
         Ok(command)
     }
 
@@ -190,6 +200,16 @@ impl Ends {
         } else {
             (self.kernel_command(Role::Server, &[])?, "127.0.0.1")
         })
+    }
+
+    /// The server's port: on this host that of another run would be taken.
+    fn port(&self) -> u16 {
+        const EACH: u32 = 16;
+        if !self.setup.is_rootless() {
+            return PORT;
+        }
+        let place = std::process::id() % 800 * EACH + self.setup as u32 % EACH;
+        20_000 + u16::try_from(place).unwrap_or(0)
     }
 
     /// The server's address for clients.
@@ -218,7 +238,9 @@ impl Host {
     ) -> Result<Self> {
         let ends = Ends::new(setup, role, programs, pinned)?;
         let mut command = ends.command(Role::Server, &[])?;
-        command.arg(programs.ends(setup)?).args(["serve", "--bind", &format!("0.0.0.0:{PORT}")]);
+        let host = if setup.is_rootless() { "127.0.0.1" } else { "0.0.0.0" };
+        let bind = format!("{host}:{}", ends.port());
+        command.arg(programs.ends(setup)?).args(["serve", "--bind", &bind]);
         match ends.tasuki_at(Role::Server) {
             None => command.args(["--congestion", &congestion.congestion]),
             Some(tasuki) => command.args(tasuki.native.then_some("--native")),
@@ -251,7 +273,7 @@ impl Host {
     /// follows them.
     pub(crate) fn program(&self, words: &[&str]) -> Result<Command> {
         let mut command = self.ends.command(Role::Client, &[])?;
-        let server = format!("{}:{PORT}", self.ends.server_address());
+        let server = format!("{}:{}", self.ends.server_address(), self.ends.port());
         command.arg(std::env::current_exe()?).args(words).args(["--connect", &server]);
         Ok(command)
     }
@@ -270,8 +292,8 @@ impl Host {
             }
             command.args(tasuki.filter(|tasuki| tasuki.native).map(|_| "--native"));
         }
-        let server = self.ends.server_address();
-        command.args(["--connect", &format!("{server}:{PORT}")]).args(arguments);
+        let (server, port) = (self.ends.server_address(), self.ends.port());
+        command.args(["--connect", &format!("{server}:{port}")]).args(arguments);
         Ok(command)
     }
 }
@@ -297,6 +319,33 @@ pub(crate) fn peer_client(setup: Setup, folder: &Path) -> Result<[OsString; 3]> 
     })
 }
 
+/// The words before a program in a user's own namespace, which pasta connects to this host.
+fn pasta() -> [&'static str; 10] {
+    let (own, host) = (PASST_CLIENT, PASST_HOST);
+    ["pasta", "--quiet", "--config-net", "-4", "-a", own, "-n24", "-g", host, "--"]
+}
+
+/// Does pasta work here?
+///
+/// # Errors
+/// What it says, or that it is not there, or that it does not end.
+pub(crate) fn try_pasta() -> Result<()> {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "5"]).args(pasta()).arg("true").process_group(0);
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().context("starting `timeout` (coreutils)")?;
+    let status = child.wait()?;
+    // A child of a pasta that failed waits for it for ever.
+    let group = Pid::from_child(&child);
+    let _ = kill_process_group(group, Signal::KILL);
+    let mut said = String::new();
+    child.stderr.take().context("what pasta says")?.read_to_string(&mut said)?;
+    // What it could not log comes first.
+    let last = said.lines().rfind(|line| !line.trim().is_empty());
+    ensure!(status.success(), "{}", last.unwrap_or("it does not end"));
+    Ok(())
+}
+
 /// The address of a client on Tasuki.
 fn client_address(device: Device) -> &'static str {
     match device {
@@ -305,6 +354,7 @@ fn client_address(device: Device) -> &'static str {
         // Of the instance that a program joins.
         Device::Bridge => "10.218.3.3",
         Device::Tap { .. } => "10.218.1.2",
+        Device::Passt => PASST_CLIENT,
     }
 }
 
@@ -313,6 +363,8 @@ fn server_address(setup: Setup, role: Role) -> &'static str {
     match (setup.tasuki().map(|tasuki| tasuki.device), role) {
         (Some(Device::Wire), _) => WIRE_SERVER,
         (Some(Device::Bridge), _) => BRIDGE_SERVER,
+        (Some(Device::Passt), _) => PASST_HOST,
+        (None, _) if setup.is_rootless() => PASST_HOST,
         (Some(device), Role::Server) => client_address(device),
         (Some(Device::Veth(_)), Role::Client) => "10.218.0.1",
         (None, _) if setup == Setup::Loopback => "127.0.0.1",
@@ -338,6 +390,7 @@ fn words(
         }
         Device::Veth(kind) => add(&["--offload", "off", "--nic", &format!("{kind}:{VETH}")]),
         Device::Wire => add(&["--nic", &format!("wire:{}", wire.display())]),
+        Device::Passt => add(&["--nic", "passt:", "--gateway", PASST_HOST]),
         // Programs join instances, whose words are elsewhere.
         Device::Bridge => {}
     }

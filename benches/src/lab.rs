@@ -233,7 +233,8 @@ fn tasuki(named: Option<&Path>) -> Result<PathBuf> {
 
 /// Why an experiment cannot be measured here.
 fn hindrance(name: ExperimentName) -> Option<Failure> {
-    if name.needs_root() && !rustix::process::geteuid().is_root() {
+    let is_root = rustix::process::geteuid().is_root();
+    if name.needs_root() && !is_root {
         let sentence = format!("{} makes network namespaces: run it as root", name.name());
         return Some(Failure::new(Code::Rights, sentence));
     }
@@ -241,10 +242,10 @@ fn hindrance(name: ExperimentName) -> Option<Failure> {
         .map(|all| std::env::split_paths(&all).collect())
         .unwrap_or_default();
     let is_missing = |tool: &&&str| !paths.iter().any(|path| path.join(tool).is_file());
-    let missing: Vec<&str> = name.tools().iter().filter(is_missing).copied().collect();
+    let missing: Vec<&str> = name.tools(is_root).iter().filter(is_missing).copied().collect();
     (!missing.is_empty()).then(|| {
         let (name, missing) = (name.name(), missing.join(", "));
-        let remedy = "`make deps` installs them, from iproute2, ethtool, procps and util-linux";
+        let remedy = "`make deps` installs them, from iproute2, ethtool, procps, util-linux, passt";
         let sentence = format!("{name} needs {missing}, which PATH does not have: {remedy}");
         Failure::new(Code::NotFound, sentence)
     })

@@ -79,6 +79,14 @@ pub(crate) enum Setup {
     WireSplitShared,
     /// As wire-fused-native, with `[memory] share_frames` at both ends.
     WireFusedShared,
+    /// The kernel's in a user's own namespace, which pasta connects to this host.
+    Pasta,
+    /// Tasuki over passt, for a user without rights; processes as split.
+    PasstSplit,
+    /// The same, processes as fused.
+    PasstFused,
+    /// The same, as library.
+    PasstLibrary,
 }
 
 /// Which build of Tasuki a set-up runs.
@@ -142,10 +150,12 @@ pub(crate) enum Device {
     Veth(&'static str),
     /// A wire to the server's instance.
     Wire,
+    /// passt, which connects to this host.
+    Passt,
 }
 
 impl Setup {
-    /// The set-ups of `compare` without `--only`: all but the peers and those over a bridge.
+    /// The set-ups of `compare` without `--only`: all but the peers and those over a bridge or passt.
     pub(crate) const ALL: [Self; 24] = [
         Self::LinuxOff,
         Self::LinuxRps,
@@ -174,10 +184,11 @@ impl Setup {
     ];
 
     /// The kernel's set-ups, each with a title for all that is compared with it.
-    pub(crate) const BASES: [(Self, &'static str); 3] = [
+    pub(crate) const BASES: [(Self, &'static str); 4] = [
         (Self::LinuxOff, "Off: MTU 1500, no offloads"),
         (Self::LinuxOn, "On: the default offloads of both"),
         (Self::Loopback, "Two programs over a wire"),
+        (Self::Pasta, "Without rights: over passt"),
     ];
 
     /// The kernel's set-up that it is compared with.
@@ -203,6 +214,7 @@ impl Setup {
             | Self::WireFusedNative
             | Self::WireSplitShared
             | Self::WireFusedShared => Self::Loopback,
+            Self::Pasta | Self::PasstSplit | Self::PasstFused | Self::PasstLibrary => Self::Pasta,
             _ => Self::LinuxOff,
         }
     }
@@ -227,13 +239,16 @@ impl Setup {
     pub(crate) fn tasuki(self) -> Option<Tasuki> {
         let device = match self.base() {
             Self::Loopback => Device::Wire,
+            Self::Pasta => Device::Passt,
             base => Device::Tap { offload: base == Self::LinuxOn },
         };
         let plain = |mode| Tasuki { mode, device, native: false, shared: false, relayed: false };
         Some(match self {
-            Self::SplitOff | Self::Split | Self::WireSplit => plain("split"),
-            Self::FusedOff | Self::Fused | Self::WireFused => plain("fused"),
-            Self::LibraryOff | Self::Library | Self::WireLibrary => plain("library"),
+            Self::SplitOff | Self::Split | Self::WireSplit | Self::PasstSplit => plain("split"),
+            Self::FusedOff | Self::Fused | Self::WireFused | Self::PasstFused => plain("fused"),
+            Self::LibraryOff | Self::Library | Self::WireLibrary | Self::PasstLibrary => {
+                plain("library")
+            }
             Self::BridgeSplit => Tasuki { device: Device::Bridge, ..plain("split") },
             Self::BridgeFused => Tasuki { device: Device::Bridge, ..plain("fused") },
             Self::BridgeLibrary => Tasuki { device: Device::Bridge, ..plain("library") },
@@ -252,6 +267,7 @@ impl Setup {
             | Self::LinuxRps
             | Self::LinuxOn
             | Self::Loopback
+            | Self::Pasta
             | Self::Smoltcp
             | Self::Lwip
             | Self::Gvisor => return None,
@@ -262,6 +278,11 @@ impl Setup {
     pub(crate) fn has_several_processes(self) -> bool {
         let tasuki = self.tasuki();
         !self.is_peer() && tasuki.is_none_or(|it| !it.native && it.mode != "library")
+    }
+
+    /// Is it for users without rights, who make no namespaces of the machine?
+    pub(crate) fn is_rootless(self) -> bool {
+        self.base() == Self::Pasta
     }
 
     /// Are client and server both on Tasuki?
@@ -294,11 +315,11 @@ impl Setup {
     /// Its column's head, beside those of the same base.
     pub(crate) fn title(self) -> &'static str {
         match self {
-            Self::LinuxOff | Self::LinuxOn => "Linux",
+            Self::LinuxOff | Self::LinuxOn | Self::Pasta => "Linux",
             Self::LinuxRps => "Linux, RPS",
-            Self::SplitOff | Self::Split | Self::WireSplit => "split",
-            Self::FusedOff | Self::Fused | Self::WireFused => "fused",
-            Self::LibraryOff | Self::Library | Self::WireLibrary => "library",
+            Self::SplitOff | Self::Split | Self::WireSplit | Self::PasstSplit => "split",
+            Self::FusedOff | Self::Fused | Self::WireFused | Self::PasstFused => "fused",
+            Self::LibraryOff | Self::Library | Self::WireLibrary | Self::PasstLibrary => "library",
             Self::BridgeSplit => "split to split",
             Self::BridgeFused => "fused to fused",
             Self::BridgeLibrary => "library to library",

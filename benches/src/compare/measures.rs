@@ -114,6 +114,7 @@ fn short(kind: Setup) -> &'static str {
     match kind {
         Setup::LinuxOff => "off",
         Setup::LinuxOn => "on",
+        Setup::Pasta => "passt",
         _ => "wire",
     }
 }

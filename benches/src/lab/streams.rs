@@ -10,6 +10,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use lab::plan::{ExperimentName, LabOptions, LabSetup};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
+use user::exit::say;
 
 use super::derived::{Reference, share_of_base};
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues, bytes_axis};
@@ -17,7 +18,7 @@ use super::peers::{peer_words, peers_in};
 use super::units::UnitSweep;
 use crate::args::Congestion;
 use crate::compare::output_of;
-use crate::hosts::{Host, Programs};
+use crate::hosts::{Host, Programs, try_pasta};
 use crate::row::Sample;
 use crate::setup::{Build, Role, Setup};
 
@@ -44,6 +45,13 @@ const SETUPS: [(LabSetup, Setup); 4] = [
     (LabSetup::Split, Setup::Split),
     (LabSetup::Fused, Setup::Fused),
     (LabSetup::Library, Setup::Library),
+];
+/// The same for a user without rights.
+const ROOTLESS_SETUPS: [(LabSetup, Setup); 4] = [
+    (LabSetup::Linux, Setup::Pasta),
+    (LabSetup::Split, Setup::PasstSplit),
+    (LabSetup::Fused, Setup::PasstFused),
+    (LabSetup::Library, Setup::PasstLibrary),
 ];
 /// Further ones, for cells of transfer units alone.
 const UNIT_SETUPS: [(LabSetup, Setup); 2] =
@@ -135,11 +143,14 @@ impl Streams {
         let given = options.size.as_ref().map(|places| places.all().to_vec());
         let sizes = given.unwrap_or_else(|| usual.to_vec());
         let mut made = Self::new(ExperimentName::Throughput, THROUGHPUT, sizes, tasuki, options)?;
+        made.units = UnitSweep::new(options);
+        if !rustix::process::geteuid().is_root() {
+            return Ok(made);
+        }
         let modes = options.modes_at_both_ends(LabSetup::BothEnds);
         let both = BOTH_ENDS.iter().filter(|(mode, _)| modes.contains(mode));
         made.setups.extend(both.map(|(_, setup)| *setup));
         made.hosts.resize_with(made.setups.len(), || None);
-        made.units = UnitSweep::new(options);
         if !made.units.cells().is_empty() {
             made.add_setups(options, &UNIT_SETUPS);
         }
@@ -177,6 +188,11 @@ impl Streams {
             setups: Vec::new(),
             programs,
         };
+        if !rustix::process::geteuid().is_root() {
+            made.add_setups(options, &ROOTLESS_SETUPS);
+            made.leave_out_pasta();
+            return Ok(made);
+        }
         made.add_setups(options, &SETUPS);
         made.setups.extend(peers.into_iter().flat_map(|folder| peers_in(folder, name.name())));
         made.hosts.resize_with(made.setups.len(), || None);
@@ -187,6 +203,17 @@ impl Streams {
     fn add_setups(&mut self, options: &LabOptions, all: &[(LabSetup, Setup)]) {
         let chosen = all.iter().filter(|(setup, _)| options.has(*setup));
         self.setups.extend(chosen.map(|(_, setup)| *setup));
+        self.hosts.resize_with(self.setups.len(), || None);
+    }
+
+    /// Leaves the kernel out where pasta does not work: it needs /dev/net/tun, which passt does not.
+    fn leave_out_pasta(&mut self) {
+        let is_there = self.setups.contains(&Setup::Pasta);
+        if let Some(error) = Some(is_there).filter(|it| *it).and_then(|_| try_pasta().err()) {
+            let name = self.name.name();
+            say(format_args!("{name}: without Linux, which needs pasta (passt): {error:#}"));
+            self.setups.retain(|setup| *setup != Setup::Pasta);
+        }
         self.hosts.resize_with(self.setups.len(), || None);
     }
 
@@ -222,7 +249,9 @@ impl Streams {
     fn host(&mut self, setup: usize) -> Result<&Host> {
         let slot = self.hosts.get_mut(setup).context("a set-up")?;
         if slot.is_none() {
-            let congestion = Congestion { congestion: "cubic".to_owned() };
+            let is_rootless = self.setups[setup].is_rootless();
+            let congestion = if is_rootless { machines_own()? } else { "cubic".to_owned() };
+            let congestion = Congestion { congestion };
             let made =
                 Host::new(self.setups[setup], Role::Client, &self.programs, &congestion, true)?;
             *slot = Some(made);
@@ -235,7 +264,7 @@ impl LabExperiment for Streams {
     fn figures(&self) -> Vec<FigurePlan> {
         let sizes: Vec<String> = self.sizes.iter().map(ToString::to_string).collect();
         let sizes = sizes.join(",");
-        let has_base = self.setups.contains(&Setup::LinuxOn);
+        let has_base = self.setups.iter().any(|setup| setup.base() == *setup);
         let plan = |figure: &StreamFigure| FigurePlan {
             name: figure.name.to_owned(),
             title: figure.title.to_owned(),
@@ -339,6 +368,12 @@ fn papers(places: &[f64], one_end: f64, has_both_ends: bool) -> Vec<Reference> {
 /// Are units swept for it? The other end's are not asked about, and the peers have none.
 fn has_cells(setup: Setup) -> bool {
     !setup.is_peer() && !setup.is_tasuki_at_both_ends()
+}
+
+/// The machine's congestion control, which no user needs a right for.
+fn machines_own() -> Result<String> {
+    let path = "/proc/sys/net/ipv4/tcp_congestion_control";
+    Ok(std::fs::read_to_string(path).context(path)?.trim().to_owned())
 }
 
 /// By the native API?

@@ -40,9 +40,13 @@ struct Properties {
     /// It makes network namespaces.
     needs_root: bool,
     tools: &'static [&'static str],
+    /// Those of a user without rights.
+    plain_tools: &'static [&'static str],
     axes: &'static [&'static str],
 }
 
+/// What connects the stacks of a user without rights.
+const PASST: &[&str] = &["passt", "taskset"];
 /// What a quick run has of the time.
 const QUICK: u32 = 10;
 
@@ -68,6 +72,7 @@ impl ExperimentName {
             seconds,
             needs_root: true,
             tools: network,
+            plain_tools: &[],
             axes,
         };
         match self {
@@ -95,18 +100,26 @@ impl ExperimentName {
                 tools: &[],
                 ..of("handover", "Handing an area to another process", 130, &["--size", "--relays"])
             },
-            Self::Throughput => of(
-                "throughput",
-                "Bytes a second by the size of a write",
-                330,
-                &["--size", "--unit", "--areas", "--peers"],
-            ),
+            Self::Throughput => Properties {
+                needs_root: false,
+                plain_tools: PASST,
+                ..of(
+                    "throughput",
+                    "Bytes a second by the size of a write",
+                    330,
+                    &["--size", "--unit", "--areas", "--peers"],
+                )
+            },
             Self::Calls => Properties {
                 needs_root: false,
                 tools: &[],
                 ..of("calls", "Calls that travel together", 130, &["--batch"])
             },
-            Self::Connections => of("connections", "Connections a second", 80, &[]),
+            Self::Connections => Properties {
+                needs_root: false,
+                plain_tools: PASST,
+                ..of("connections", "Connections a second", 80, &[])
+            },
             Self::Storage => Properties {
                 tools: &["ip"],
                 ..of(
@@ -175,10 +188,10 @@ impl ExperimentName {
         }
     }
 
-    /// Programs that it runs.
+    /// Programs that it runs for root, or for a user without rights.
     #[must_use]
-    pub fn tools(self) -> &'static [&'static str] {
-        self.properties().tools
+    pub fn tools(self, is_root: bool) -> &'static [&'static str] {
+        if is_root { self.properties().tools } else { self.properties().plain_tools }
     }
 
     /// Its own options.
