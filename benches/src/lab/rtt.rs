@@ -84,8 +84,8 @@ pub(crate) struct Rtt {
     setups: Vec<TripSetup>,
     count: u32,
     most_seconds: f64,
-    /// A quick run, which has fewer points.
-    is_quick: bool,
+    /// Set-ups were chosen, so they have all points.
+    is_chosen: bool,
     /// Of the command that repeats a figure, besides those of its axis.
     more_words: String,
     /// By number of gateways.
@@ -120,7 +120,7 @@ impl Rtt {
             setups,
             count: options.count.unwrap_or(COUNT),
             most_seconds: if options.quick { MOST_QUICK_SECONDS } else { MOST_SECONDS },
-            is_quick: options.quick,
+            is_chosen: !options.only.is_empty(),
             more_words: more_words(options),
             chains: BTreeMap::new(),
             power,
@@ -158,11 +158,12 @@ impl Rtt {
         Sample::of_line(&said).with_context(|| format!("what the sender prints: `{said}`"))
     }
 
-    /// Is this set-up measured at this point? A wire passes no gateway. Quick runs have Tasuki at
-    /// both ends by length and gateways alone.
+    /// Is this set-up measured at this point? A wire passes no gateway. Unless it was asked for,
+    /// Tasuki at both ends is measured by length and gateways alone: these set-ups take as long as
+    /// all others together.
     fn measures(&self, setup: &TripSetup, parameter: Parameter, setting: Setting) -> bool {
         let is_usual = matches!(parameter, Parameter::Length | Parameter::Gateways);
-        let is_left_out = self.is_quick && !is_usual && setup.is_tasuki_at_both_ends();
+        let is_left_out = !self.is_chosen && !is_usual && setup.is_tasuki_at_both_ends();
         !is_left_out && (!setup.ends.by_wire || setting.gateways == 0)
     }
 
