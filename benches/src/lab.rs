@@ -18,6 +18,7 @@ mod experiment;
 mod folder;
 mod frames;
 mod handover;
+mod loops;
 mod notebook;
 mod packets;
 mod part;
@@ -45,6 +46,7 @@ use self::engine::EngineEnd;
 use self::experiment::LabExperiment;
 use self::folder::{RunFolder, RunState};
 use self::handover::Handovers;
+use self::loops::Loops;
 use self::packets::PacketTimes;
 use self::paths::BadPaths;
 pub(crate) use self::paths::{BadWireArgs, bad_wire};
@@ -274,6 +276,7 @@ fn made(
         ExperimentName::Handover => Box::new(Handovers::new(options)),
         ExperimentName::Stages => Box::new(SendStages::new(tasuki, options)),
         ExperimentName::Calls => Box::new(PackagedCalls::new(options)),
+        ExperimentName::Loops => Box::new(Loops::new(options)),
         ExperimentName::Packets => Box::new(PacketTimes::new(tasuki, options)),
         ExperimentName::Paths => Box::new(BadPaths::new(tasuki, options)),
         ExperimentName::Storage => Box::new(DiskTransfers::new(tasuki, options)),

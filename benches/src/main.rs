@@ -10,6 +10,7 @@
 //! all, then answers 4.
 //!
 //! * `calls` measures packaged calls, as the third paper does.
+//! * `loops` measures the same loop in user mode and in the kernel.
 //! * `hops` and `stages` measure the cost of an operation in a running instance, in wake-ups and in
 //!   time.
 //! * `idle` counts the wake-ups of an instance in which nothing happens.
@@ -29,7 +30,7 @@
 //! all: every part, one after the other
 //! targets: results beside the targets
 //! found: the results of all parts
-//! handover relays devices syscalls: areas, relayed calls, devices, system calls by themselves
+//! handover relays loops devices syscalls: areas, relayed calls, loops, devices, system calls
 //! calls: packaged calls by themselves
 //! states: round trips in both states of the machine
 //! compare programs idle fairness applications: whole instances
@@ -59,6 +60,7 @@ mod hosts;
 mod idle;
 mod instruments;
 mod lab;
+mod loops;
 mod machine;
 mod median;
 mod native;
@@ -119,6 +121,8 @@ enum Command {
     Handover(handover::HandoverArgs),
     /// Calls through servers that hand them on, answered directly and by the same way back.
     Relays(relays::RelaysArgs),
+    /// The same loop in user mode and in the kernel, as a BPF program.
+    Loops(loops::LoopsArgs),
     /// Calls that travel together against calls one by one, and against the kernel's.
     Calls(calls::CallsArgs),
     /// Measure the cost of a frame by each way that the kernel offers to a device (needs root).
@@ -249,6 +253,7 @@ fn part(command: Command) -> anyhow::Result<()> {
         Command::Devices(args) => devices::run(&args),
         Command::Handover(args) => handover::run(&args),
         Command::Relays(args) => relays::run(&args),
+        Command::Loops(args) => loops::run(&args),
         Command::CallsServer(args) => calls::serve(&args),
     }
 }

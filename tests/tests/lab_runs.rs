@@ -340,6 +340,25 @@ fn relays_cost_time_and_calls_together_save_it() {
 }
 
 #[test]
+fn more_steps_take_longer_in_user_mode_and_in_the_kernel() {
+    let Some(lab) = Lab::new() else { return };
+    let _ = lab.run("loops --steps 64,1024 --rounds 2 --quick --out loops").success();
+    let results = lab.results("loops");
+    let findings = results["experiments"][0]["findings"].to_string();
+    let has_kernel = !findings.contains("are not measured");
+    assert!(has_kernel || !rustix::process::geteuid().is_root(), "{findings}");
+    for name in ["fibonacci", "modulo"] {
+        let steps = ("loops", name);
+        assert!(growth(&results, steps, "user mode") > 2.0, "{name}: {results}");
+        if has_kernel {
+            assert!(growth(&results, steps, "kernel, BPF") > 2.0, "{name}: {results}");
+            let share = figure(&results, "loops", &format!("{name}-share"));
+            assert_eq!(series(share, "paper 5: appendix")["reference"], true);
+        }
+    }
+}
+
+#[test]
 fn more_bytes_take_longer_in_stages_and_areas_together_are_faster() {
     let Some(lab) = Lab::with_rights() else { return };
     let words = format!("stages --size 256,65536 --rounds 1 --quick --only linux,{}", mode());
@@ -439,6 +458,7 @@ fn wrong_words_are_refused_in_one_sentence() {
         "connections",
         "storage",
         "packets",
+        "loops",
         "paths",
         "--gateways",
         "--loss",

@@ -25,6 +25,8 @@ pub enum ExperimentName {
     Storage,
     /// Packets of a block on a time axis, by ESP and sealed, as in the fifth paper
     Packets,
+    /// The same loop in user mode and in the kernel, as in the fifth paper
+    Loops,
     /// Goodput over a path with loss, delay and a queue
     Paths,
 }
@@ -46,7 +48,7 @@ const QUICK: u32 = 10;
 
 impl ExperimentName {
     /// All, in the order in which they are measured.
-    pub const EACH: [Self; 9] = [
+    pub const EACH: [Self; 10] = [
         Self::Rtt,
         Self::Stages,
         Self::Handover,
@@ -55,6 +57,7 @@ impl ExperimentName {
         Self::Connections,
         Self::Storage,
         Self::Packets,
+        Self::Loops,
         Self::Paths,
     ];
 
@@ -88,7 +91,7 @@ impl ExperimentName {
             Self::Throughput => of(
                 "throughput",
                 "Bytes a second by the size of a write",
-                330,
+                310,
                 &["--size", "--unit", "--areas", "--peers"],
             ),
             Self::Calls => Properties {
@@ -102,13 +105,18 @@ impl ExperimentName {
                 ..of(
                     "storage",
                     "Encryption above TCP and below it",
-                    380,
+                    360,
                     &["--size", "--delay", "--cipher"],
                 )
             },
             Self::Packets => Properties {
                 tools: &["ip"],
                 ..of("packets", "Packets of a block on a time axis", 60, &["--size", "--delay"])
+            },
+            Self::Loops => Properties {
+                needs_root: false,
+                tools: &[],
+                ..of("loops", "The same loop in user mode and in the kernel", 40, &["--steps"])
             },
             Self::Paths => Properties {
                 tools: &["ip", "tc", "sysctl", "taskset"],

@@ -9,7 +9,7 @@ use super::experiment::ExperimentName;
 use super::percents::Percents;
 use super::places::{
     AREAS, BATCHES, DELAYS, GATEWAYS, HostPlaces, LENGTHS, LOADS, NETWORK_LOADS, POWERS, Places,
-    QUEUES, RELAYS, SIZES, UNITS,
+    QUEUES, RELAYS, SIZES, STEPS, UNITS,
 };
 
 /// Bytes of a write or block, at least; a send of which stages are measured may be shorter.
@@ -63,8 +63,8 @@ pub struct LabOptions {
     /// Go on with the run of this directory, where it was interrupted
     #[arg(long = "continue", value_name = "DIR", conflicts_with_all = [
         "experiments", "quick", "time", "rounds", "out", "only", "length", "power", "gateways",
-        "load", "network_load", "count", "size", "batch", "unit", "areas", "relays", "loss",
-        "delay", "queue", "cipher", "peers",
+        "load", "network_load", "count", "size", "batch", "unit", "areas", "relays", "steps",
+        "loss", "delay", "queue", "cipher", "peers",
     ])]
     pub resume: Option<PathBuf>,
     /// Measure only these set-ups
@@ -106,6 +106,9 @@ pub struct LabOptions {
     /// calls: calls that travel together, 1 to 1000; A..B doubles
     #[arg(long, value_name = "CALLS", value_parser = |word: &str| BATCHES.parse(word))]
     pub batch: Option<Places>,
+    /// loops: steps of a loop, 1 to 4096; A..B doubles
+    #[arg(long, value_name = "N", value_parser = |word: &str| STEPS.parse(word))]
+    pub steps: Option<Places>,
     /// paths: percent of the frames that are lost, each way, 0 to 3, such as 0.1
     #[arg(long, value_name = "PERCENT", value_parser = Percents::parse)]
     pub loss: Option<Percents>,
@@ -172,6 +175,7 @@ impl LabOptions {
             ("--relays", self.relays.is_some()),
             ("--unit", self.unit.is_some()),
             ("--areas", self.areas.is_some()),
+            ("--steps", self.steps.is_some()),
             ("--loss", self.loss.is_some()),
             ("--delay", self.delay.is_some()),
             ("--queue", self.queue.is_some()),
