@@ -24,6 +24,7 @@ mod packets;
 mod part;
 mod paths;
 mod rtt;
+mod scale;
 mod session;
 mod stages;
 mod storage;
@@ -52,6 +53,7 @@ use self::paths::BadPaths;
 pub(crate) use self::paths::{BadWireArgs, bad_wire};
 use self::rtt::Rtt;
 pub(crate) use self::rtt::{BackgroundArgs, background};
+use self::scale::ManyAtOnce;
 use self::session::{Session, new_results};
 use self::stages::SendStages;
 use self::storage::DiskTransfers;
@@ -279,6 +281,7 @@ fn made(
         ExperimentName::Loops => Box::new(Loops::new(options)),
         ExperimentName::Packets => Box::new(PacketTimes::new(tasuki, options)),
         ExperimentName::Paths => Box::new(BadPaths::new(tasuki, options)),
+        ExperimentName::Scale => Box::new(ManyAtOnce::new(tasuki, options)?),
         ExperimentName::Storage => Box::new(DiskTransfers::new(tasuki, options)),
         ExperimentName::Rtt | ExperimentName::All => {
             Box::new(Rtt::new(tasuki.to_path_buf(), options)?)

@@ -38,8 +38,10 @@
 //! results: files for `tasuki lab`
 //! hosts operations client serve: namespaces, operations, both ends
 //! report native smoltcp_peer turns: tables; the stacks besides `std::net`; two processes
+//! many_connections: a program with many connections
 //! row args transport: shared by all of them
-//! protocol setup processor_time machine: the order on the wire, set-ups, the machine's state
+//! protocol setup machine: the order on the wire, set-ups, the machine's state
+//! processor_time process_memory: what processes have used, and what they have
 //! median progress cleanup: the middle of some figures, how far a run is, and its end
 //! described: the machine and the build
 //! ```
@@ -62,10 +64,12 @@ mod instruments;
 mod lab;
 mod loops;
 mod machine;
+mod many_connections;
 mod median;
 mod native;
 mod operations;
 mod paired;
+mod process_memory;
 mod processor_time;
 mod programs;
 mod progress;
@@ -179,6 +183,12 @@ enum Command {
     /// The client of `idle`.
     #[command(hide = true)]
     Waiting(idle::WaitingArgs),
+    /// A program with many connections for `lab`.
+    #[command(hide = true)]
+    ManyConnections(many_connections::ManyConnectionsArgs),
+    /// Several programs that send at once, for `lab`.
+    #[command(hide = true)]
+    ProgramsAtOnce(programs::AtOnceArgs),
     /// The client of `stages`.
     #[command(hide = true)]
     Paced(operations::PacedArgs),
@@ -243,6 +253,8 @@ fn part(command: Command) -> anyhow::Result<()> {
         Command::SyscallsInside(args) => syscalls::inside(&args),
         Command::Hops(args) => instruments::hops(&args),
         Command::Stages(args) => instruments::stages(&args),
+        Command::ManyConnections(args) => many_connections::run(&args),
+        Command::ProgramsAtOnce(args) => programs::at_once(&args),
         Command::Paced(args) => operations::paced(&args),
         Command::Accepting(args) => operations::accepting(&args),
         Command::Dialing(args) => operations::dialing(&args),

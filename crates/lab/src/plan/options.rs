@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use super::experiment::ExperimentName;
 use super::percents::Percents;
 use super::places::{
-    AREAS, BATCHES, DELAYS, GATEWAYS, HostPlaces, LENGTHS, LOADS, NETWORK_LOADS, POWERS, Places,
-    QUEUES, RELAYS, SIZES, STEPS, UNITS,
+    AREAS, BATCHES, CONNECTIONS, DELAYS, GATEWAYS, HostPlaces, LENGTHS, LOADS, NETWORK_LOADS,
+    POWERS, PROGRAMS, Places, QUEUES, RELAYS, SIZES, STEPS, UNITS,
 };
 
 /// Bytes of a write or block, at least; a send of which stages are measured may be shorter.
@@ -64,7 +64,7 @@ pub struct LabOptions {
     #[arg(long = "continue", value_name = "DIR", conflicts_with_all = [
         "experiments", "quick", "time", "rounds", "out", "only", "length", "power", "gateways",
         "load", "network_load", "count", "size", "batch", "unit", "areas", "relays", "steps",
-        "loss", "delay", "queue", "cipher", "peers",
+        "connections", "programs", "loss", "delay", "queue", "cipher", "peers",
     ])]
     pub resume: Option<PathBuf>,
     /// Measure only these set-ups
@@ -106,6 +106,12 @@ pub struct LabOptions {
     /// calls: calls that travel together, 1 to 1000; A..B doubles
     #[arg(long, value_name = "CALLS", value_parser = |word: &str| BATCHES.parse(word))]
     pub batch: Option<Places>,
+    /// scale: connections of one program, 1 to 10000; A..B doubles
+    #[arg(long, value_name = "N", value_parser = |word: &str| CONNECTIONS.parse(word))]
+    pub connections: Option<Places>,
+    /// scale: programs that send at once, 1 to 8; A..B doubles
+    #[arg(long, value_name = "N", value_parser = |word: &str| PROGRAMS.parse(word))]
+    pub programs: Option<Places>,
     /// loops: steps of a loop, 1 to 4096; A..B doubles
     #[arg(long, value_name = "N", value_parser = |word: &str| STEPS.parse(word))]
     pub steps: Option<Places>,
@@ -175,6 +181,8 @@ impl LabOptions {
             ("--relays", self.relays.is_some()),
             ("--unit", self.unit.is_some()),
             ("--areas", self.areas.is_some()),
+            ("--connections", self.connections.is_some()),
+            ("--programs", self.programs.is_some()),
             ("--steps", self.steps.is_some()),
             ("--loss", self.loss.is_some()),
             ("--delay", self.delay.is_some()),
