@@ -134,3 +134,28 @@ fn nanos_of(task: &Path) -> Result<u64> {
     let stat = fs::read_to_string(task.join("schedstat"))?;
     Ok(stat.split_whitespace().next().context("the time of a thread")?.parse()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_waits_is_woken_and_whoever_sleeps_is_not() {
+        let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
+        let time = Duration::from_millis(50);
+        // Until it sleeps.
+        let mut least = f64::INFINITY;
+        for _ in 0..100 {
+            least = least.min(watched(&[sleeper.id().into()], time).expect("a process").wake_ups);
+            if least == 0.0 {
+                break;
+            }
+        }
+        sleeper.kill().expect("it lives");
+        sleeper.wait().expect("it ends");
+        assert_eq!(least, 0.0);
+        let own = watched(&[std::process::id().into()], time).expect("this process");
+        assert!(own.wake_ups > 0.0, "{own:?}");
+        assert!(watched(&[u64::from(u32::MAX)], time).is_err());
+    }
+}

@@ -22,13 +22,13 @@ const CONNECTIONS: [u32; 5] = [1, 10, 100, 1000, 10_000];
 const QUICK_CONNECTIONS: [u32; 3] = [1, 100, 1000];
 const PROGRAMS: [u32; 4] = [1, 2, 4, 8];
 const QUICK_PROGRAMS: [u32; 2] = [1, 4];
-const PACE: ScalePace =
-    ScalePace { settling: Duration::from_millis(2200), idle: Duration::from_secs(1), count: 1000 };
-const QUICK_PACE: ScalePace = ScalePace {
-    settling: Duration::from_millis(200),
-    idle: Duration::from_millis(300),
-    count: 200,
-};
+/// Behind the last byte, until timers are over. Then idle is watched for so long.
+const SETTLING: Duration = Duration::from_millis(2200);
+const IDLE: Duration = Duration::from_secs(1);
+const QUICK_IDLE: Duration = Duration::from_millis(500);
+/// Round trips.
+const COUNT: u32 = 1000;
+const QUICK_COUNT: u32 = 200;
 /// Seconds of a stream of several programs.
 const SECONDS: f64 = 0.7;
 const QUICK_SECONDS: f64 = 0.3;
@@ -102,7 +102,7 @@ const COSTS: [CostFigure; 6] = [
         direction: Direction::Lower,
         has_base: false,
         is_judged: false,
-        value: |cost, _| cost.idle.processor_ms,
+        value: |cost, _| cost.idle?.processor_ms,
     },
     CostFigure {
         name: "idle-wake-ups",
@@ -111,7 +111,7 @@ const COSTS: [CostFigure; 6] = [
         direction: Direction::Lower,
         has_base: false,
         is_judged: false,
-        value: |cost, _| Some(cost.idle.wake_ups),
+        value: |cost, _| Some(cost.idle?.wake_ups),
     },
 ];
 
@@ -123,7 +123,7 @@ const SHARING: usize = RATE + 1;
 pub(crate) struct ManyAtOnce {
     connections: Vec<u32>,
     programs: Vec<u32>,
-    pace: ScalePace,
+    quick: bool,
     seconds: f64,
     setups: Vec<Setup>,
     /// Whose build is measured.
@@ -152,13 +152,13 @@ impl ManyAtOnce {
             .collect();
         ensure!(
             !setups.is_empty(),
-            "it has the set-ups linux, split and fused: several programs share an instance, which \
-             mode library has for one program alone"
+            "--only leaves nothing to measure: it has linux, split and fused, since no programs \
+             share an instance in mode library"
         );
         let mut made = Self {
             connections: chosen(&options.connections, &options.programs, connections),
             programs: chosen(&options.programs, &options.connections, programs),
-            pace: if options.quick { QUICK_PACE } else { PACE },
+            quick: options.quick,
             seconds: if options.quick { QUICK_SECONDS } else { SECONDS },
             hosts: Vec::new(),
             setups,
@@ -181,6 +181,18 @@ impl ManyAtOnce {
                 Some(Host::new(self.setups[setup], Role::Client, &self.builds, &congestion, true)?);
         }
         slot.as_ref().context("a host")
+    }
+
+    /// A quick run waits for idle connections only once, with most of them.
+    fn pace(&self, connections: u32) -> ScalePace {
+        let is_last = self.connections.last() == Some(&connections);
+        match (self.quick, is_last) {
+            (false, _) => ScalePace { settling: SETTLING, idle: Some(IDLE), count: COUNT },
+            (true, true) => {
+                ScalePace { settling: SETTLING, idle: Some(QUICK_IDLE), count: QUICK_COUNT }
+            }
+            (true, false) => ScalePace { settling: Duration::ZERO, idle: None, count: QUICK_COUNT },
+        }
     }
 
     fn measure_programs(&mut self, at: usize, setup: usize) -> Result<MeasuredValues> {
@@ -265,7 +277,7 @@ impl LabExperiment for ManyAtOnce {
         let Some(connections) = self.connections.get(point).copied() else {
             return self.measure_programs(point - self.connections.len(), setup);
         };
-        let pace = self.pace;
+        let pace = self.pace(connections);
         let host = self.host(setup)?;
         let is_linux = host.setup().tasuki().is_none();
         let cost = program::measure(host, connections, pace, is_linux)?;

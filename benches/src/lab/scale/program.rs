@@ -22,8 +22,8 @@ pub(super) struct ScalePace {
     /// After the last byte, before anything is looked at. After two seconds without a byte a
     /// connection of Tasuki keeps less memory.
     pub(super) settling: Duration,
-    /// How long idle processes are watched.
-    pub(super) idle: Duration,
+    /// How long idle processes are watched; `None`: not at all.
+    pub(super) idle: Option<Duration>,
     /// Round trips.
     pub(super) count: u32,
 }
@@ -32,7 +32,7 @@ pub(super) struct ScalePace {
 #[derive(Debug, Clone)]
 pub(super) struct ScaleCost {
     pub(super) trips: ManyConnections,
-    pub(super) idle: IdleCost,
+    pub(super) idle: Option<IdleCost>,
     /// Bytes of all processes of this end, and of its sockets in the kernel.
     pub(super) memory: f64,
     /// The part of it that came with all connections but the first.
@@ -110,7 +110,7 @@ pub(super) fn measure(
     program.expect("connected")?;
     sleep(pace.settling);
     let after = memory()?;
-    let idle = watched(&with_descendants(first), pace.idle)?;
+    let idle = pace.idle.map(|time| watched(&with_descendants(first), time)).transpose()?;
     program.go_on()?;
     let line = program.line()?;
     let trips = serde_json::from_str(&line).with_context(|| format!("what it says: `{line}`"))?;
