@@ -57,6 +57,9 @@ pub(crate) struct ClientArgs {
     /// (goodput).
     #[arg(long, value_name = "SECONDS")]
     pub(crate) most_seconds: Option<f64>,
+    /// Print a line when the connection stands, and measure when a line comes (goodput).
+    #[arg(long, hide = true)]
+    pub(crate) wait: bool,
     /// Use smoltcp, in this process, over this TAP device.
     #[arg(long, value_name = "TAP")]
     pub(crate) smoltcp: Option<String>,

@@ -2,7 +2,7 @@
 //! and on Tasuki. A peer stack that is a library brings its own [`Connect`], and so does Tasuki's
 //! native API.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -22,6 +22,9 @@ use crate::turns;
 const GOODPUT_SECONDS: f64 = 4.0;
 /// How long the answer of such a measurement may be late: retransmissions have long timeouts.
 const GOODPUT_PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a client says that waits for a word to begin.
+pub(crate) const STANDS: &str = "the connection stands";
 
 /// Whatever `std::net` is on.
 struct Std<'a> {
@@ -97,7 +100,14 @@ fn turns(args: &ClientArgs, stack: &mut Std<'_>) -> anyhow::Result<()> {
 fn goodput(args: &ClientArgs, stack: &mut Std<'_>) -> anyhow::Result<()> {
     let time = Duration::from_secs_f64(args.most_seconds.unwrap_or(GOODPUT_SECONDS));
     for &size in &args.size {
-        let stream = Arc::new(start(args, stack, size, time.as_millis() as u64)?);
+        let mut stream = stack.connect(args.connect)?;
+        if args.wait {
+            println!("{STANDS}");
+            io::stdin().lock().read_line(&mut String::new())?;
+        }
+        Order { test: args.test, pause: 0, size, total: time.as_millis() as u64 }
+            .write(&mut stream)?;
+        let stream = Arc::new(stream);
         SockRef::from(&*stream).set_linger(Some(Duration::ZERO))?;
         let (writer, buffer) = (Arc::clone(&stream), vec![0xa5; size as usize]);
         std::thread::spawn(move || while (&*writer).write_all(&buffer).is_ok() {});

@@ -1,11 +1,13 @@
-//! `tasuki-bench idle`: how often an instance in which nothing happens is woken.
+//! `tasuki-bench idle`: how often an instance in which nothing happens is woken. `tasuki lab scale`
+//! measures the same with many connections ([`watched`]).
 
 use std::fs;
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::Stdio;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -80,13 +82,80 @@ fn watch(instance: &Instance) -> Result<f64> {
 
 /// Context switches of all threads of some processes so far.
 fn switches(pids: &[u64]) -> Result<u64> {
+    of_tasks(pids, |task| switches_of(task, &["voluntary", "nonvoluntary"]))
+}
+
+/// What some processes did in a time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct IdleCost {
+    /// Context switches that a thread wished for, a second: so often it was woken.
+    pub(crate) wake_ups: f64,
+    /// Milliseconds of processor time a second. `None`: the kernel does not tell (schedstat).
+    pub(crate) processor_ms: Option<f64>,
+}
+
+/// Watches these processes for so long.
+pub(crate) fn watched(pids: &[u64], time: Duration) -> Result<IdleCost> {
+    let woken = || of_tasks(pids, |task| switches_of(task, &["voluntary"]));
+    let nanos = || of_tasks(pids, nanos_of).ok();
+    let (began, woken_before, nanos_before) = (Instant::now(), woken()?, nanos());
+    sleep(time);
+    let seconds = began.elapsed().as_secs_f64();
+    let passed = nanos().zip(nanos_before).map(|(now, then)| now.saturating_sub(then));
+    Ok(IdleCost {
+        wake_ups: woken()?.saturating_sub(woken_before) as f64 / seconds,
+        processor_ms: passed.map(|nanos| nanos as f64 / 1e6 / seconds),
+    })
+}
+
+/// The sum over all threads of these processes.
+fn of_tasks(pids: &[u64], count: impl Fn(&Path) -> Result<u64>) -> Result<u64> {
     let mut sum = 0;
     for pid in pids {
         for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-            let status = fs::read_to_string(task?.path().join("status"))?;
-            let lines = status.lines().filter(|line| line.contains("ctxt_switches"));
-            sum += lines.filter_map(|l| l.rsplit_once('\t')?.1.parse::<u64>().ok()).sum::<u64>();
+            sum += count(&task?.path())?;
         }
     }
     Ok(sum)
+}
+
+/// Context switches of a thread, of these kinds.
+fn switches_of(task: &Path, kinds: &[&str]) -> Result<u64> {
+    let status = fs::read_to_string(task.join("status"))?;
+    let is_meant = |line: &&str| {
+        line.split_once("_ctxt_switches").is_some_and(|(kind, _)| kinds.contains(&kind))
+    };
+    let lines = status.lines().filter(is_meant);
+    Ok(lines.filter_map(|l| l.rsplit_once('\t')?.1.parse::<u64>().ok()).sum::<u64>())
+}
+
+/// Nanoseconds on a processor so far.
+fn nanos_of(task: &Path) -> Result<u64> {
+    let stat = fs::read_to_string(task.join("schedstat"))?;
+    Ok(stat.split_whitespace().next().context("the time of a thread")?.parse()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_waits_is_woken_and_whoever_sleeps_is_not() {
+        let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
+        let time = Duration::from_millis(50);
+        // Until it sleeps.
+        let mut least = f64::INFINITY;
+        for _ in 0..100 {
+            least = least.min(watched(&[sleeper.id().into()], time).expect("a process").wake_ups);
+            if least == 0.0 {
+                break;
+            }
+        }
+        sleeper.kill().expect("it lives");
+        sleeper.wait().expect("it ends");
+        assert_eq!(least, 0.0);
+        let own = watched(&[std::process::id().into()], time).expect("this process");
+        assert!(own.wake_ups > 0.0, "{own:?}");
+        assert!(watched(&[u64::from(u32::MAX)], time).is_err());
+    }
 }

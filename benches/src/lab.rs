@@ -19,12 +19,14 @@ pub(crate) mod experiment;
 mod folder;
 mod frames;
 mod handover;
+mod loops;
 pub(crate) mod notebook;
 mod packets;
 mod part;
 mod paths;
 mod peers;
 mod rtt;
+mod scale;
 mod session;
 mod stages;
 mod storage;
@@ -47,11 +49,13 @@ use self::engine::EngineEnd;
 use self::experiment::LabExperiment;
 use self::folder::{RunFolder, RunState};
 use self::handover::Handovers;
+use self::loops::Loops;
 use self::packets::PacketTimes;
 use self::paths::BadPaths;
 pub(crate) use self::paths::{BadWireArgs, bad_wire};
 use self::rtt::Rtt;
 pub(crate) use self::rtt::{BackgroundArgs, background};
+use self::scale::ManyAtOnce;
 use self::session::Session;
 pub(crate) use self::session::new_results;
 use self::stages::SendStages;
@@ -283,8 +287,10 @@ fn made(
         ExperimentName::Handover => Box::new(Handovers::new(options)),
         ExperimentName::Stages => Box::new(SendStages::new(tasuki, options)),
         ExperimentName::Calls => Box::new(PackagedCalls::new(options)),
+        ExperimentName::Loops => Box::new(Loops::new(options)),
         ExperimentName::Packets => Box::new(PacketTimes::new(tasuki, options)),
         ExperimentName::Paths => Box::new(BadPaths::new(tasuki, options)),
+        ExperimentName::Scale => Box::new(ManyAtOnce::new(tasuki, options)?),
         ExperimentName::Storage => Box::new(DiskTransfers::new(tasuki, options)),
         ExperimentName::Rtt | ExperimentName::All => {
             Box::new(Rtt::new(tasuki.to_path_buf(), options)?)

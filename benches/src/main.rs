@@ -10,6 +10,7 @@
 //! all, then answers 4.
 //!
 //! * `calls` measures packaged calls, as the third paper does.
+//! * `loops` measures the same loop in user mode and in the kernel.
 //! * `hops` and `stages` measure the cost of an operation in a running instance, in wake-ups and in
 //!   time.
 //! * `idle` counts the wake-ups of an instance in which nothing happens.
@@ -29,7 +30,7 @@
 //! all: every part, one after the other
 //! targets: results beside the targets
 //! found: the results of all parts
-//! handover relays devices syscalls: areas, relayed calls, devices, system calls by themselves
+//! handover relays loops devices syscalls: areas, relayed calls, loops, devices, system calls
 //! calls: packaged calls by themselves
 //! states: round trips in both states of the machine
 //! compare programs idle fairness applications: whole instances
@@ -38,8 +39,10 @@
 //! hosts operations client serve: namespaces, operations, both ends
 //! bridged: two instances on one bridge
 //! report native smoltcp_peer turns: tables; the stacks besides `std::net`; two processes
+//! many_connections: a program with many connections
 //! row args transport: shared by all of them
-//! protocol setup processor_time machine: the order on the wire, set-ups, the machine's state
+//! protocol setup machine: the order on the wire, set-ups, the machine's state
+//! processor_time process_memory: what processes have used, and what they have
 //! median progress cleanup shell: the middle of some figures, how far a run is, its end, scripts
 //! described: the machine and the build
 //! ```
@@ -61,10 +64,13 @@ mod hosts;
 mod idle;
 mod instruments;
 mod lab;
+mod loops;
 mod machine;
+mod many_connections;
 mod median;
 mod native;
 mod operations;
+mod process_memory;
 mod processor_time;
 mod programs;
 mod progress;
@@ -120,6 +126,8 @@ enum Command {
     Handover(handover::HandoverArgs),
     /// Calls through servers that hand them on, answered directly and by the same way back.
     Relays(relays::RelaysArgs),
+    /// The same loop in user mode and in the kernel, as a BPF program.
+    Loops(loops::LoopsArgs),
     /// Calls that travel together against calls one by one, and against the kernel's.
     Calls(calls::CallsArgs),
     /// Measure the cost of a frame by each way that the kernel offers to a device (needs root).
@@ -176,6 +184,12 @@ enum Command {
     /// The client of `idle`.
     #[command(hide = true)]
     Waiting(idle::WaitingArgs),
+    /// A program with many connections for `lab`.
+    #[command(hide = true)]
+    ManyConnections(many_connections::ManyConnectionsArgs),
+    /// Several programs that send at once, for `lab`.
+    #[command(hide = true)]
+    ProgramsAtOnce(programs::AtOnceArgs),
     /// The client of `stages`.
     #[command(hide = true)]
     Paced(operations::PacedArgs),
@@ -240,6 +254,8 @@ fn part(command: Command) -> anyhow::Result<()> {
         Command::SyscallsInside(args) => syscalls::inside(&args),
         Command::Hops(args) => instruments::hops(&args),
         Command::Stages(args) => instruments::stages(&args),
+        Command::ManyConnections(args) => many_connections::run(&args),
+        Command::ProgramsAtOnce(args) => programs::at_once(&args),
         Command::Paced(args) => operations::paced(&args),
         Command::Accepting(args) => operations::accepting(&args),
         Command::Dialing(args) => operations::dialing(&args),
@@ -250,6 +266,7 @@ fn part(command: Command) -> anyhow::Result<()> {
         Command::Devices(args) => devices::run(&args),
         Command::Handover(args) => handover::run(&args),
         Command::Relays(args) => relays::run(&args),
+        Command::Loops(args) => loops::run(&args),
         Command::CallsServer(args) => calls::serve(&args),
     }
 }

@@ -4,6 +4,10 @@
 //! The server is a kernel program on the same machine. So on two processors one program leaves none
 //! free, and four need twice the processors there are. Spinning must not cost them more than it
 //! saves.
+//!
+//! Streams of several programs at once are in [`at_once`].
+
+mod at_once;
 
 use std::fs;
 use std::io::Read as _;
@@ -17,6 +21,8 @@ use serde_json::Value;
 
 use crate::instruments::{Instance, Making};
 use crate::median::median;
+
+pub(crate) use self::at_once::{AtOnceArgs, run as at_once};
 
 /// What `programs` runs.
 #[derive(Args)]

@@ -6,12 +6,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::args::ServeArgs;
-
+use crate::many_connections::allow_connections;
 use crate::protocol::{Order, Test};
 use crate::transport::{Bulk, MOST_READ, TransferUnit};
 
+/// Connections at once, at most.
+const MOST_CONNECTIONS: u64 = 10_000;
+
 /// Serve until killed, one thread per connection.
 pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<()> {
+    // With less, as many as are allowed.
+    let _ = allow_connections(MOST_CONNECTIONS);
     if args.native {
         let listener = sockets::TcpListener::bind(args.bind)?;
         println!("{}", listener.local_addr()?);

@@ -358,6 +358,52 @@ fn relays_cost_time_and_calls_together_save_it() {
 }
 
 #[test]
+fn more_connections_take_memory_and_programs_share() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let mode = mode();
+    let words = "scale --connections 1,400 --programs 1,2 --rounds 1 --quick --only linux,";
+    if mode == "library" {
+        let said = lab.run("scale --quick --only library --out none").code(125);
+        assert!(said.stderr.contains("linux, split and fused"), "{said}");
+        return;
+    }
+    let memory = ("scale", "memory");
+    let effects: [SeriesEffect; 2] =
+        [(memory, "Linux", |growth| growth > 1.0), (memory, mode, |growth| growth > 1.0)];
+    let results = eventually_grows(&lab, &format!("{words}{mode}"), &effects);
+    for name in ["Linux", mode] {
+        let values = |of: &str| points(series(figure(&results, "scale", of), name));
+        for of in ["one", "in-turn", "memory-each", "programs"] {
+            let all = values(of).into_iter().flat_map(|(_, values)| values);
+            assert!(all.clone().count() > 0 && all.into_iter().all(|it| it > 0.0), "{name}: {of}");
+        }
+        let [(_, alone), (_, two)] = &values("programs-fairness")[..] else { panic!("{results}") };
+        assert!(alone[0] == 1.0 && (0.5..=1.0).contains(&two[0]), "{name}: {alone:?} {two:?}");
+        // A quick run waits for idle connections once.
+        assert_eq!(values("idle-wake-ups").len(), 1);
+    }
+}
+
+#[test]
+fn more_steps_take_longer_in_user_mode_and_in_the_kernel() {
+    let Some(lab) = Lab::new() else { return };
+    let _ = lab.run("loops --steps 64,1024 --rounds 2 --quick --out loops").success();
+    let results = lab.results("loops");
+    let findings = results["experiments"][0]["findings"].to_string();
+    let has_kernel = !findings.contains("are not measured");
+    assert!(has_kernel || !rustix::process::geteuid().is_root(), "{findings}");
+    for name in ["fibonacci", "modulo"] {
+        let steps = ("loops", name);
+        assert!(growth(&results, steps, "user mode") > 2.0, "{name}: {results}");
+        if has_kernel {
+            assert!(growth(&results, steps, "kernel, BPF") > 2.0, "{name}: {results}");
+            let share = figure(&results, "loops", &format!("{name}-share"));
+            assert_eq!(series(share, "paper 5: appendix")["reference"], true);
+        }
+    }
+}
+
+#[test]
 fn more_bytes_take_longer_in_stages_and_areas_together_are_faster() {
     let Some(lab) = Lab::with_rights() else { return };
     let words = format!("stages --size 256,65536 --rounds 1 --quick --only linux,{}", mode());
@@ -502,8 +548,10 @@ fn wrong_words_are_refused_in_one_sentence() {
         "throughput",
         "calls",
         "connections",
+        "scale",
         "storage",
         "packets",
+        "loops",
         "paths",
         "--gateways",
         "--loss",

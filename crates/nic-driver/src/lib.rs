@@ -26,7 +26,7 @@
 //! ```
 
 pub mod backend;
-mod bpf;
+pub mod bpf;
 pub mod capture;
 pub mod device;
 mod driver;

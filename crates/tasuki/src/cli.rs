@@ -79,7 +79,7 @@ pub(crate) enum Command {
     Target(TargetArgs),
     Disk(DiskArgs),
     Key(KeyArgs),
-    Lab(LabArgs),
+    Lab(Box<LabArgs>),
     Completion(CompletionArgs),
     #[command(hide = true)]
     Manual(ManualArgs),

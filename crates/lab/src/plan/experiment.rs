@@ -27,6 +27,10 @@ pub enum ExperimentName {
     Storage,
     /// Packets of a block on a time axis, by ESP and sealed, as in the fifth paper
     Packets,
+    /// Many connections, several programs, and the cost of idle
+    Scale,
+    /// The same loop in user mode and in the kernel, as in the fifth paper
+    Loops,
     /// Goodput over a path with loss, delay and a queue
     Paths,
 }
@@ -52,15 +56,17 @@ const QUICK: u32 = 10;
 
 impl ExperimentName {
     /// All, in the order in which they are measured.
-    pub const EACH: [Self; 9] = [
+    pub const EACH: [Self; 11] = [
         Self::Rtt,
         Self::Stages,
         Self::Handover,
         Self::Throughput,
         Self::Calls,
         Self::Connections,
+        Self::Scale,
         Self::Storage,
         Self::Packets,
+        Self::Loops,
         Self::Paths,
     ];
 
@@ -82,7 +88,7 @@ impl ExperimentName {
                 ..of(
                     "rtt",
                     "Round-trip time between stream sockets",
-                    300,
+                    270,
                     &[
                         "--length",
                         "--power",
@@ -94,11 +100,11 @@ impl ExperimentName {
                     ],
                 )
             },
-            Self::Stages => of("stages", "Where the time of a send goes", 150, &["--size"]),
+            Self::Stages => of("stages", "Where the time of a send goes", 130, &["--size"]),
             Self::Handover => Properties {
                 needs_root: false,
                 tools: &[],
-                ..of("handover", "Handing an area to another process", 130, &["--size", "--relays"])
+                ..of("handover", "Handing an area to another process", 115, &["--size", "--relays"])
             },
             Self::Throughput => Properties {
                 needs_root: false,
@@ -106,36 +112,47 @@ impl ExperimentName {
                 ..of(
                     "throughput",
                     "Bytes a second by the size of a write",
-                    330,
+                    295,
                     &["--size", "--unit", "--areas", "--peers"],
                 )
             },
             Self::Calls => Properties {
                 needs_root: false,
                 tools: &[],
-                ..of("calls", "Calls that travel together", 130, &["--batch"])
+                ..of("calls", "Calls that travel together", 115, &["--batch"])
             },
             Self::Connections => Properties {
                 needs_root: false,
                 plain_tools: PASST,
-                ..of("connections", "Connections a second", 80, &[])
+                ..of("connections", "Connections a second", 70, &[])
             },
+            Self::Scale => of(
+                "scale",
+                "Many connections, several programs, and the cost of idle",
+                160,
+                &["--connections", "--programs"],
+            ),
             Self::Storage => Properties {
                 tools: &["ip"],
                 ..of(
                     "storage",
                     "Encryption above TCP and below it",
-                    380,
+                    340,
                     &["--size", "--delay", "--cipher"],
                 )
             },
             Self::Packets => Properties {
                 tools: &["ip"],
-                ..of("packets", "Packets of a block on a time axis", 60, &["--size", "--delay"])
+                ..of("packets", "Packets of a block on a time axis", 55, &["--size", "--delay"])
+            },
+            Self::Loops => Properties {
+                needs_root: false,
+                tools: &[],
+                ..of("loops", "The same loop in user mode and in the kernel", 40, &["--steps"])
             },
             Self::Paths => Properties {
                 tools: &["ip", "tc", "sysctl", "taskset"],
-                ..of("paths", "Goodput over a bad path", 240, &["--loss", "--delay", "--queue"])
+                ..of("paths", "Goodput over a bad path", 210, &["--loss", "--delay", "--queue"])
             },
         }
     }
@@ -184,6 +201,7 @@ impl ExperimentName {
             Self::Rtt => ALL,
             Self::Throughput => &ALL[..5],
             Self::Stages | Self::Connections | Self::Paths => &ALL[..4],
+            Self::Scale => &ALL[..3],
             _ => &[],
         }
     }

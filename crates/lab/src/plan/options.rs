@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use super::experiment::ExperimentName;
 use super::percents::Percents;
 use super::places::{
-    AREAS, BATCHES, DELAYS, GATEWAYS, HostPlaces, LENGTHS, LOADS, NETWORK_LOADS, POWERS, Places,
-    QUEUES, RELAYS, SIZES, UNITS,
+    AREAS, BATCHES, CONNECTIONS, DELAYS, GATEWAYS, HostPlaces, LENGTHS, LOADS, NETWORK_LOADS,
+    POWERS, PROGRAMS, Places, QUEUES, RELAYS, SIZES, STEPS, UNITS,
 };
 use super::setups::LabSetup;
 
@@ -51,8 +51,8 @@ pub struct LabOptions {
     /// Go on with the run of this directory, where it was interrupted
     #[arg(long = "continue", value_name = "DIR", conflicts_with_all = [
         "experiments", "quick", "time", "rounds", "out", "only", "length", "power", "gateways",
-        "load", "network_load", "count", "size", "batch", "unit", "areas", "relays", "loss",
-        "delay", "queue", "cipher", "peers",
+        "load", "network_load", "count", "size", "batch", "unit", "areas", "relays", "steps",
+        "connections", "programs", "loss", "delay", "queue", "cipher", "peers",
     ])]
     pub resume: Option<PathBuf>,
     /// Measure only these set-ups
@@ -94,6 +94,15 @@ pub struct LabOptions {
     /// calls: calls that travel together, 1 to 1000; A..B doubles
     #[arg(long, value_name = "CALLS", value_parser = |word: &str| BATCHES.parse(word))]
     pub batch: Option<Places>,
+    /// scale: connections of one program, 1 to 10000; A..B doubles
+    #[arg(long, value_name = "N", value_parser = |word: &str| CONNECTIONS.parse(word))]
+    pub connections: Option<Places>,
+    /// scale: programs that send at once, 1 to 8; A..B doubles
+    #[arg(long, value_name = "N", value_parser = |word: &str| PROGRAMS.parse(word))]
+    pub programs: Option<Places>,
+    /// loops: steps of a loop, 1 to 4096; A..B doubles
+    #[arg(long, value_name = "N", value_parser = |word: &str| STEPS.parse(word))]
+    pub steps: Option<Places>,
     /// paths: percent of the frames that are lost, each way, 0 to 3, such as 0.1
     #[arg(long, value_name = "PERCENT", value_parser = Percents::parse)]
     pub loss: Option<Percents>,
@@ -113,12 +122,13 @@ pub struct LabOptions {
 }
 
 impl LabOptions {
-    /// The chosen experiments, in the order in which they are measured.
+    /// The chosen experiments, in the order in which they are measured. Without names these are all
+    /// that have one of the chosen set-ups.
     #[must_use]
     pub fn chosen(&self) -> Vec<ExperimentName> {
         let named = &self.experiments;
         let all = named.is_empty() || named.contains(&ExperimentName::All);
-        let is_chosen = |it: &ExperimentName| all || named.contains(it);
+        let is_chosen = |it: &ExperimentName| named.contains(it) || all && self.has_setup(*it);
         ExperimentName::EACH.into_iter().filter(is_chosen).collect()
     }
 
@@ -167,13 +177,16 @@ impl LabOptions {
         }
     }
 
+    /// Has the experiment one of the set-ups that are named, or no choice of set-ups?
+    fn has_setup(&self, experiment: ExperimentName) -> bool {
+        let has = experiment.setups();
+        let is_named = |setup: &LabSetup| self.only.contains(setup);
+        self.only.is_empty() || has.is_empty() || has.iter().any(is_named)
+    }
+
     /// A sentence, if a chosen experiment has none of the set-ups that are named.
     fn without_setup(&self) -> Option<String> {
-        let has_none = |it: &ExperimentName| {
-            let has = it.setups();
-            !has.is_empty() && !self.only.iter().any(|setup| has.contains(setup))
-        };
-        let none = self.chosen().into_iter().find(|it| !self.only.is_empty() && has_none(it))?;
+        let none = self.chosen().into_iter().find(|it| !self.has_setup(*it))?;
         let has = none.setups().iter().filter_map(ValueEnum::to_possible_value);
         let has: Vec<String> = has.map(|setup| setup.get_name().to_owned()).collect();
         let (none, has) = (none.name(), has.join(", "));
@@ -198,6 +211,9 @@ impl LabOptions {
             ("--relays", self.relays.is_some()),
             ("--unit", self.unit.is_some()),
             ("--areas", self.areas.is_some()),
+            ("--connections", self.connections.is_some()),
+            ("--programs", self.programs.is_some()),
+            ("--steps", self.steps.is_some()),
             ("--loss", self.loss.is_some()),
             ("--delay", self.delay.is_some()),
             ("--queue", self.queue.is_some()),

@@ -37,6 +37,12 @@ pub(super) const AREAS: PlacesRule =
     PlacesRule { least: 1, most: 64, stride: Stride::Doubling, what: "areas" };
 pub(super) const RELAYS: PlacesRule =
     PlacesRule { least: 0, most: 8, stride: Stride::By(1), what: "relays" };
+pub(super) const CONNECTIONS: PlacesRule =
+    PlacesRule { least: 1, most: 10_000, stride: Stride::Doubling, what: "connections" };
+pub(super) const PROGRAMS: PlacesRule =
+    PlacesRule { least: 1, most: 8, stride: Stride::Doubling, what: "programs" };
+pub(super) const STEPS: PlacesRule =
+    PlacesRule { least: 1, most: 4096, stride: Stride::Doubling, what: "steps" };
 pub(super) const GATEWAYS: PlacesRule =
     PlacesRule { least: 0, most: 4, stride: Stride::By(1), what: "gateways" };
 pub(super) const LOADS: PlacesRule =

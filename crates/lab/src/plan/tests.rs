@@ -49,6 +49,9 @@ fn wrong_values_are_refused_with_the_rule() {
         ("handover --size 128", "bytes from 256"),
         ("rtt stages --only both-ends", "no set-up of stages: name one of linux, split, fused, l"),
         ("throughput --only wire", "library, both-ends, or leave throughput out"),
+        ("loops --steps 5000", "steps from 1 to 4096"),
+        ("scale --programs 0", "programs from 1 to 8"),
+        ("loops --connections 2", "--connections belongs to scale"),
         ("rtt --time 0s", "such as 90s"),
         ("rtt --continue there", "cannot be used with"),
         ("rtz", "rtt"),
@@ -71,6 +74,17 @@ fn both_ends_have_the_modes_that_are_named() {
     ] {
         assert_eq!(parsed(words).unwrap().modes_at_both_ends(BothEnds), modes, "{words}");
     }
+}
+
+#[test]
+fn without_names_experiments_without_the_set_up_are_left_out() {
+    let chosen = |words| parsed(words).unwrap().chosen();
+    assert_eq!(chosen("--only split"), ExperimentName::EACH);
+    let without_library = chosen("--only library");
+    assert!(!without_library.contains(&ExperimentName::Scale), "{without_library:?}");
+    assert!(without_library.contains(&ExperimentName::Calls), "{without_library:?}");
+    assert_eq!(chosen("scale --only library"), [ExperimentName::Scale]);
+    assert!(parsed("scale --only library").unwrap().check().is_err());
 }
 
 #[test]
