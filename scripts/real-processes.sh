@@ -24,7 +24,7 @@ programs_people_run="databases web_servers languages inetd file_transfer network
 # Leaves out the versions of a test for the other modes.
 in_split="--skip fused_mode --skip library_mode"
 # These take longest, and begin first.
-long="lab_runs storage socket_table languages devices native storage_mount storage_secure esp transfer offload names idle dhcp
+long="lab_runs lab_machines storage socket_table languages devices native storage_mount storage_secure esp transfer offload names idle dhcp
     death faults crowd hostile passt pcap"
 
 built=$(mktemp)

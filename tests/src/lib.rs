@@ -16,6 +16,7 @@
 //! The line goes to the real standard error, even when the test runner captures the output.
 //!
 //! ```text layers
+//! lab_run: runs of the lab
 //! postgres: a database for programs
 //! program_world: an instance for programs, and a watch over the host's network
 //! world: namespaces and instances
@@ -25,12 +26,14 @@
 
 #![forbid(unsafe_code)]
 
+mod lab_run;
 mod postgres;
 mod process;
 mod program_world;
 mod tools;
 mod world;
 
+pub use lab_run::{LONG_RUN, Lab, bench_binary, figure, growth, mode, points, series};
 pub use postgres::PostgresFiles;
 pub use process::{Finished, Running};
 pub use program_world::{ProgramWorld, installed};
