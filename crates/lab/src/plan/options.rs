@@ -242,6 +242,12 @@ impl LabOptions {
         if let Some(sentence) = self.without_setup() {
             return Err(sentence);
         }
+        let has_gateway = self.gateways.as_ref().is_some_and(|places| places.first() > 0);
+        if self.only == [LabSetup::Wire] && (has_gateway || self.network_load.is_some()) {
+            return Err("--only wire has no points behind a gateway: say --gateways 0 without \
+                        --network-load, or name other set-ups, too"
+                .to_owned());
+        }
         let no_gateway = self.gateways.as_ref().is_some_and(|places| places.first() == 0);
         if self.network_load.is_some() && no_gateway {
             return Err(

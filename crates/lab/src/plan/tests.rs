@@ -48,6 +48,7 @@ fn wrong_values_are_refused_with_the_rule() {
         ("stages handover --size 256,1024", "too small for handover"),
         ("handover --size 128", "bytes from 256"),
         ("rtt stages --only both-ends", "no set-up of stages: name one of linux, split, fused, l"),
+        ("rtt --only wire --gateways 1,2", "no points behind a gateway"),
         ("throughput --only wire", "library, both-ends, or leave throughput out"),
         ("loops --steps 5000", "steps from 1 to 4096"),
         ("scale --programs 0", "programs from 1 to 8"),
