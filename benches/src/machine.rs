@@ -134,28 +134,43 @@ pub(crate) fn wake_up() -> Result<f64> {
     median(late).context("sleeps")
 }
 
-/// A process of lowest priority for each processor, which keeps it awake.
-pub(crate) struct KeptAwake(Vec<Child>);
+/// Processes that compute until this is dropped.
+#[derive(Default)]
+pub(crate) struct Spinners(Vec<Child>);
 
-impl KeptAwake {
-    /// Begins.
-    pub(crate) fn new() -> Result<Self> {
-        let mut kept = Self(Vec::new());
+impl Spinners {
+    /// Starts one, by a command that runs the program behind it.
+    ///
+    /// # Errors
+    /// If the command does not start.
+    pub(crate) fn start(&mut self, mut by: Command) -> Result<()> {
+        by.arg(std::env::current_exe()?).arg("keep-awake").stdout(Stdio::null());
+        self.0.push(by.spawn().with_context(|| format!("starting {by:?}: see util-linux"))?);
+        Ok(())
+    }
+
+    /// One of lowest priority on each processor, which keeps it awake.
+    ///
+    /// # Errors
+    /// If they do not start.
+    pub(crate) fn on_each_processor() -> Result<Self> {
+        let mut spinners = Self::default();
         for processor in processors()? {
             let mut command = Command::new("taskset");
             command.args(["-c", &processor.to_string(), "chrt", "--idle", "0"]);
-            command.arg(std::env::current_exe()?).arg("keep-awake").stdout(Stdio::null());
-            kept.0.push(command.spawn().context("starting taskset and chrt (util-linux)")?);
+            spinners.start(command)?;
         }
-        Ok(kept)
+        Ok(spinners)
     }
 }
 
-impl Drop for KeptAwake {
+impl Drop for Spinners {
     fn drop(&mut self) {
         for child in &mut self.0 {
             // It may have failed already.
             let _ = child.kill();
+        }
+        for child in &mut self.0 {
             let _ = child.wait();
         }
     }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::args::Congestion;
 use crate::compare::output_of;
 use crate::hosts::{Host, Programs};
-use crate::machine::{KeptAwake, MachineState, Watch};
+use crate::machine::{MachineState, Spinners, Watch};
 use crate::median::median;
 use crate::row::Sample;
 use crate::setup::{Build, Role, Setup};
@@ -101,7 +101,7 @@ fn measure(args: &StatesArgs) -> Result<Vec<StateTrip>> {
         let mut states = [Halting::Halt, Halting::Awake];
         states.rotate_left(round as usize % 2);
         for halting in states {
-            let kept = (halting == Halting::Awake).then(KeptAwake::new).transpose()?;
+            let kept = (halting == Halting::Awake).then(Spinners::on_each_processor).transpose()?;
             // In every other round another one is first.
             let turn = |at: usize| if round % 4 < 2 { at } else { hosts.len() - 1 - at };
             for host in (0..hosts.len()).map(|at| &hosts[turn(at)]) {

@@ -27,7 +27,7 @@ use user::exit::say;
 
 use self::chain::{Chain, ChainPrograms};
 use self::ends::{Hosting, TripEnds, TripSetup, setups};
-use self::loads::Loads;
+use self::loads::loads;
 use self::power::PowerGroups;
 use self::sweep::{Parameter, Setting, Sweep, sweeps};
 use super::derived::{Reference, relative};
@@ -145,7 +145,7 @@ impl Rtt {
         if let Some(power) = &self.power {
             power.set(setting.power)?;
         }
-        let _load = Loads::start(setting.load, chain.processors(), self.power.as_ref())?;
+        let _load = loads(setting.load, chain.processors(), self.power.as_ref())?;
         let load = setting.network_load;
         let _others = load.map(|percent| chain.limited(ends, percent)).transpose()?;
         let words = [

@@ -1,30 +1,32 @@
-//! The second paper's experiment: bytes a second by the size of a write, and connections a second,
-//! of a client on Tasuki beside one on Linux. The hosts are those of `tasuki-bench compare`.
+//! The second paper's experiment: bytes a second by the size of a write, and connections a second.
+//! Clients on Tasuki and servers on Tasuki stand beside Linux. The hosts are those of `tasuki-bench
+//! compare`.
 //!
 //! The paper also has its stack at both ends. So has `throughput`: two instances whose TAP devices
 //! are on one bridge. Each end has the device of the other set-ups then, as both computers of the
 //! paper have, and so it stands beside the kernel's two ends of a veth pair ([`crate::bridged`]).
 
+mod setups;
+
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use lab::plan::{ExperimentName, LabOptions, LabSetup};
+use lab::plan::{ExperimentName, LabOptions};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
-use user::exit::say;
 
+use self::setups::{StreamSetup, chosen, further};
 use super::derived::{Reference, share_of_base};
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues, bytes_axis};
-use super::peers::{peer_words, peers_in};
+use super::peers::peer_words;
 use super::units::UnitSweep;
-use crate::args::Congestion;
 use crate::compare::output_of;
-use crate::hosts::{Host, Programs, try_pasta};
+use crate::hosts::{Host, Programs};
 use crate::row::Sample;
-use crate::setup::{Build, Role, Setup};
+use crate::setup::Build;
 
 /// Bytes of a write.
 const SIZES: [u32; 7] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
-const QUICK_SIZES: [u32; 3] = [1 << 10, 64 << 10, 1 << 20];
+const QUICK_SIZES: [u32; 2] = [1 << 10, 64 << 10];
 /// Bytes of a sample.
 const BYTES: u64 = 512 << 20;
 const QUICK_BYTES: u64 = 128 << 20;
@@ -38,31 +40,6 @@ const PAPER_RECEIVE: f64 = 24.7;
 /// At both ends, MiB/s, the least and the most of all sizes; and Linux, at any size.
 const PAPER_BOTH: [(&str, f64); 2] = [("least", 5.0), ("most", 14.0)];
 const PAPER_LINUX: f64 = 112.0;
-
-/// Who takes turns.
-const SETUPS: [(LabSetup, Setup); 4] = [
-    (LabSetup::Linux, Setup::LinuxOn),
-    (LabSetup::Split, Setup::Split),
-    (LabSetup::Fused, Setup::Fused),
-    (LabSetup::Library, Setup::Library),
-];
-/// The same for a user without rights.
-const ROOTLESS_SETUPS: [(LabSetup, Setup); 4] = [
-    (LabSetup::Linux, Setup::Pasta),
-    (LabSetup::Split, Setup::PasstSplit),
-    (LabSetup::Fused, Setup::PasstFused),
-    (LabSetup::Library, Setup::PasstLibrary),
-];
-/// Further ones, for cells of transfer units alone.
-const UNIT_SETUPS: [(LabSetup, Setup); 2] =
-    [(LabSetup::Split, Setup::SplitNative), (LabSetup::Fused, Setup::FusedNative)];
-
-/// Tasuki at both ends, in its modes.
-const BOTH_ENDS: [(LabSetup, Setup); 3] = [
-    (LabSetup::Split, Setup::BridgeSplit),
-    (LabSetup::Fused, Setup::BridgeFused),
-    (LabSetup::Library, Setup::BridgeLibrary),
-];
 
 /// One of the figures.
 struct StreamFigure {
@@ -126,12 +103,10 @@ pub(crate) struct Streams {
     units: UnitSweep,
     bytes: u64,
     count: u32,
-    setups: Vec<Setup>,
+    setups: Vec<StreamSetup>,
     programs: Programs,
     /// Of the command that repeats a figure, besides those of its axis.
     more_words: String,
-    /// Made when they are needed first, and kept.
-    hosts: Vec<Option<Host>>,
 }
 
 impl Streams {
@@ -144,16 +119,8 @@ impl Streams {
         let sizes = given.unwrap_or_else(|| usual.to_vec());
         let mut made = Self::new(ExperimentName::Throughput, THROUGHPUT, sizes, tasuki, options)?;
         made.units = UnitSweep::new(options);
-        if !rustix::process::geteuid().is_root() {
-            return Ok(made);
-        }
-        let modes = options.modes_at_both_ends(LabSetup::BothEnds);
-        let both = BOTH_ENDS.iter().filter(|(mode, _)| modes.contains(mode));
-        made.setups.extend(both.map(|(_, setup)| *setup));
-        made.hosts.resize_with(made.setups.len(), || None);
-        if !made.units.cells().is_empty() {
-            made.add_setups(options, &UNIT_SETUPS);
-        }
+        let with_units = !made.units.cells().is_empty();
+        made.setups.extend(further(options, made.name.name(), with_units));
         Ok(made)
     }
 
@@ -176,68 +143,40 @@ impl Streams {
             peers: options.peers.clone().unwrap_or_default(),
             build: Build::New,
         };
-        let mut made = Self {
+        Ok(Self {
             name,
             figures,
             sizes,
             units: UnitSweep::none(),
             bytes: if options.quick { QUICK_BYTES } else { BYTES },
             count: if options.quick { QUICK_COUNT } else { COUNT },
-            more_words: options.only_words() + &peer_words(peers),
-            hosts: Vec::new(),
-            setups: Vec::new(),
+            setups: chosen(options),
             programs,
-        };
-        if !rustix::process::geteuid().is_root() {
-            made.add_setups(options, &ROOTLESS_SETUPS);
-            made.leave_out_pasta();
-            return Ok(made);
-        }
-        made.add_setups(options, &SETUPS);
-        made.setups.extend(peers.into_iter().flat_map(|folder| peers_in(folder, name.name())));
-        made.hosts.resize_with(made.setups.len(), || None);
-        Ok(made)
-    }
-
-    /// Those that the options choose.
-    fn add_setups(&mut self, options: &LabOptions, all: &[(LabSetup, Setup)]) {
-        let chosen = all.iter().filter(|(setup, _)| options.has(*setup));
-        self.setups.extend(chosen.map(|(_, setup)| *setup));
-        self.hosts.resize_with(self.setups.len(), || None);
-    }
-
-    /// Leaves the kernel out where pasta does not work: it needs /dev/net/tun, which passt does not.
-    fn leave_out_pasta(&mut self) {
-        let is_there = self.setups.contains(&Setup::Pasta);
-        if let Some(error) = Some(is_there).filter(|it| *it).and_then(|_| try_pasta().err()) {
-            let name = self.name.name();
-            say(format_args!("{name}: without Linux, which needs pasta (passt): {error:#}"));
-            self.setups.retain(|setup| *setup != Setup::Pasta);
-        }
-        self.hosts.resize_with(self.setups.len(), || None);
+            more_words: options.only_words() + &peer_words(peers),
+        })
     }
 
     fn has_both_ends(&self) -> bool {
-        self.setups.iter().any(|setup| setup.is_tasuki_at_both_ends())
+        self.setups.iter().any(StreamSetup::is_tasuki_at_both_ends)
     }
 
     /// One cell of transfer units, in the directions that the set-up has.
     fn measure_cell(&mut self, cell: usize, setup: usize) -> Result<MeasuredValues> {
-        if self.setups.get(setup).is_some_and(|setup| !has_cells(*setup)) {
+        let setup = self.setups.get_mut(setup).context("a set-up")?;
+        if !setup.has_cells() {
             return Ok(MeasuredValues::default());
         }
         let (bytes, areas) = *self.units.cells().get(cell).context("a cell")?;
-        let native = self.setups.get(setup).is_some_and(|setup| is_native(*setup));
-        let tests: Vec<(usize, Vec<String>)> = UnitSweep::tests(native)
+        let tests: Vec<(usize, Vec<String>)> = UnitSweep::tests(setup.is_native())
             .map(|(at, test)| (at, self.units.client(test, (bytes, areas))))
             .collect();
-        let before = self.figures.len();
-        let host = self.host(setup)?;
+        let (before, series) = (self.figures.len(), setup.title());
+        let host = setup.host(&self.programs)?;
         let mut readings = Vec::new();
         for (at, words) in tests {
             readings.push(MeasuredValue {
                 figure: before + at,
-                series: host.setup().title().to_owned(),
+                series: series.clone(),
                 x: f64::from(bytes),
                 y: f64::from(areas),
                 value: sample(host, &words)?.rate,
@@ -245,26 +184,13 @@ impl Streams {
         }
         Ok(MeasuredValues { readings, warm_up: 0 })
     }
-
-    fn host(&mut self, setup: usize) -> Result<&Host> {
-        let slot = self.hosts.get_mut(setup).context("a set-up")?;
-        if slot.is_none() {
-            let is_rootless = self.setups[setup].is_rootless();
-            let congestion = if is_rootless { machines_own()? } else { "cubic".to_owned() };
-            let congestion = Congestion { congestion };
-            let made =
-                Host::new(self.setups[setup], Role::Client, &self.programs, &congestion, true)?;
-            *slot = Some(made);
-        }
-        slot.as_ref().context("a host")
-    }
 }
 
 impl LabExperiment for Streams {
     fn figures(&self) -> Vec<FigurePlan> {
         let sizes: Vec<String> = self.sizes.iter().map(ToString::to_string).collect();
         let sizes = sizes.join(",");
-        let has_base = self.setups.iter().any(|setup| setup.base() == *setup);
+        let has_base = self.setups.iter().any(StreamSetup::is_base);
         let plan = |figure: &StreamFigure| FigurePlan {
             name: figure.name.to_owned(),
             title: figure.title.to_owned(),
@@ -297,19 +223,20 @@ impl LabExperiment for Streams {
     }
 
     fn setups(&self) -> Vec<String> {
-        self.setups.iter().map(|setup| setup.title().to_owned()).collect()
+        self.setups.iter().map(StreamSetup::title).collect()
     }
 
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
         let Some(size) = self.sizes.get(point).copied() else {
             return self.measure_cell(point - self.sizes.len(), setup);
         };
-        let is_native = self.setups.get(setup).is_some_and(|setup| is_native(*setup));
-        if is_native {
+        let setup = self.setups.get_mut(setup).context("a set-up")?;
+        if setup.is_native() {
             return Ok(MeasuredValues::default());
         }
         let (bytes, count, figures) = (self.bytes, self.count, self.figures);
-        let host = self.host(setup)?;
+        let title = setup.title();
+        let host = setup.host(&self.programs)?;
         let mut tests: Vec<&str> = figures.iter().map(|figure| figure.test).collect();
         tests.dedup();
         let mut readings = Vec::new();
@@ -323,10 +250,9 @@ impl LabExperiment for Streams {
             let sample = sample(host, &words)?;
             let of_it = figures.iter().enumerate().filter(|(_, figure)| figure.test == test);
             readings.extend(of_it.filter_map(|(figure, it)| {
-                let series = host.setup().title().to_owned();
                 Some(MeasuredValue {
                     figure,
-                    series,
+                    series: title.clone(),
                     x: f64::from(size),
                     y: 0.0,
                     value: (it.value)(&sample)?,
@@ -363,22 +289,6 @@ fn papers(places: &[f64], one_end: f64, has_both_ends: bool) -> Vec<Reference> {
         .filter(|_| has_both_ends)
         .map(|(which, rate)| flat(&format!("both ends, {which}"), 100.0 * rate / PAPER_LINUX));
     [flat("one end, mean", one_end)].into_iter().chain(both).collect()
-}
-
-/// Are units swept for it? The other end's are not asked about, and the peers have none.
-fn has_cells(setup: Setup) -> bool {
-    !setup.is_peer() && !setup.is_tasuki_at_both_ends()
-}
-
-/// The machine's congestion control, which no user needs a right for.
-fn machines_own() -> Result<String> {
-    let path = "/proc/sys/net/ipv4/tcp_congestion_control";
-    Ok(std::fs::read_to_string(path).context(path)?.trim().to_owned())
-}
-
-/// By the native API?
-fn is_native(setup: Setup) -> bool {
-    setup.tasuki().is_some_and(|tasuki| tasuki.native)
 }
 
 /// What a client measures.

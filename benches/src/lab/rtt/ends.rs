@@ -131,7 +131,7 @@ mod tests {
         );
         let quick = titles("rtt --quick");
         assert_eq!(quick[..3], ["Linux", "split", "Linux to split"]);
-        assert_eq!(quick[3..], ["fused", "library", "split to split", "split to split, wire"]);
+        assert_eq!(quick[3..], ["fused", "split to split"]);
         assert_eq!(titles("rtt --only split"), ["split"]);
         // Others need programs of their own.
         let peers = titles("rtt --only linux --peers /nowhere");

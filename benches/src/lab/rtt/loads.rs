@@ -1,49 +1,30 @@
 //! Computing processes beside an end, and datagrams of others over the link.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::chain::bounded;
 use super::power::PowerGroups;
+use crate::machine::Spinners;
 
-/// Processes that compute as long as this lives.
-pub(super) struct Loads(Vec<Child>);
-
-impl Loads {
-    /// Starts so many beside sender and receiver.
-    pub(super) fn start(
-        load: [u32; 2],
-        processors: [usize; 2],
-        power: Option<&PowerGroups>,
-    ) -> Result<Self> {
-        let mut loads = Self(Vec::new());
-        for (end, count) in load.into_iter().enumerate() {
-            for _ in 0..count {
-                let mut command = bounded(power.map(|power| power.procs(end)), processors[end]);
-                command.arg(std::env::current_exe()?).arg("keep-awake").stdout(Stdio::null());
-                loads.0.push(command.spawn().context("starting a computing process")?);
-            }
-        }
-        Ok(loads)
-    }
-}
-
-impl Drop for Loads {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            // It may have failed already.
-            let _ = child.kill();
-        }
-        for child in &mut self.0 {
-            let _ = child.wait();
+/// Starts so many computing processes beside sender and receiver.
+pub(super) fn loads(
+    load: [u32; 2],
+    processors: [usize; 2],
+    power: Option<&PowerGroups>,
+) -> Result<Spinners> {
+    let mut spinners = Spinners::default();
+    for (end, count) in load.into_iter().enumerate() {
+        for _ in 0..count {
+            spinners.start(bounded(power.map(|power| power.procs(end)), processors[end]))?;
         }
     }
+    Ok(spinners)
 }
 
 /// The words of `background`.

@@ -147,10 +147,13 @@ impl LabOptions {
         own / (own + all)
     }
 
-    /// Is this set-up measured?
+    /// Is this set-up measured? Without a choice a quick run leaves two of them out.
     #[must_use]
     pub fn has(&self, setup: LabSetup) -> bool {
-        self.only.is_empty() || self.only.contains(&setup)
+        if self.only.is_empty() {
+            return !self.quick || !LabSetup::NOT_QUICK.contains(&setup);
+        }
+        self.only.contains(&setup)
     }
 
     /// The choice of set-ups, as words behind others; empty without one.

@@ -22,4 +22,6 @@ pub enum LabSetup {
 impl LabSetup {
     /// The modes of Tasuki.
     pub const MODES: [Self; 3] = [Self::Split, Self::Fused, Self::Library];
+    /// What a quick run has only if it is named: it has three minutes.
+    pub(super) const NOT_QUICK: [Self; 2] = [Self::Library, Self::Wire];
 }

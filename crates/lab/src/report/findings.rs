@@ -1,11 +1,15 @@
 //! What was found, in at most six sentences, out of the figures.
+//!
+//! Comparisons are those with one base: the kernel, where it is one, else the base of most figures.
+//! Sentences about bases of other kinds, such as one call beside many, stand below the titles of
+//! their experiments.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::number::short;
 use super::view::{FigureView, PointView, SeriesView};
 use crate::results::Results;
-use crate::statistics::{Interval, NOISY, median_interval};
+use crate::statistics::{Interval, NOISY, median, median_interval};
 
 /// A point that can be compared with its base.
 struct Compared<'a> {
@@ -15,20 +19,38 @@ struct Compared<'a> {
     ratio: Interval,
 }
 
+/// The base that comes first, where it is one.
+const KERNEL: &str = "Linux";
+/// Figures in the sentence of medians, and series of each, at most.
+const MOST_FIGURES: usize = 4;
+const MOST_SERIES: usize = 3;
+
 /// The sentences.
 pub(super) fn sentences(results: &Results, figures: &[Vec<FigureView>]) -> Vec<String> {
-    let figures: Vec<&FigureView> = figures.iter().flatten().collect();
-    let series = figures.iter().flat_map(|it| &it.series).filter(|it| !it.is_reference);
+    let all: Vec<&FigureView> = figures.iter().flatten().collect();
+    let series = all.iter().flat_map(|it| &it.series).filter(|it| !it.is_reference);
     let points: Vec<&PointView> = series.flat_map(|it| &it.points).collect();
-    let compared: Vec<Compared> = figures.iter().flat_map(|figure| compared(figure)).collect();
-    let mut said = vec![measured(results, figures.len(), &points)];
-    said.extend(overall(&compared));
-    said.extend(extreme(&compared, "best", |worse, least| worse < least));
-    said.extend(extreme(&compared, "worst", |worse, least| worse > least));
+    let base = base(&all);
+    let with_base = |it: &&&FigureView| it.base.is_some() && it.base.as_deref() == base;
+    let compared: Vec<Compared> =
+        all.iter().filter(with_base).flat_map(|it| compared(it)).collect();
+    let mut said = vec![measured(results, all.len(), &points)];
+    said.extend(base.and_then(|base| overall(base, &compared)));
+    said.extend(base.and_then(|base| medians(base, figures)));
+    said.extend(worst(&compared));
     said.push(noise(&points));
     said.push(rest(results));
     said.retain(|sentence| !sentence.is_empty());
     said
+}
+
+/// The base of all comparisons.
+fn base<'a>(figures: &[&'a FigureView]) -> Option<&'a str> {
+    let mut count: BTreeMap<&str, usize> = BTreeMap::new();
+    for base in figures.iter().filter_map(|it| it.base.as_deref()) {
+        *count.entry(base).or_default() += 1;
+    }
+    count.into_iter().max_by_key(|(base, count)| (*base == KERNEL, *count)).map(|(base, _)| base)
 }
 
 fn compared(figure: &FigureView) -> Vec<Compared<'_>> {
@@ -55,36 +77,53 @@ fn measured(results: &Results, figures: usize, points: &[&PointView]) -> String 
 
 /// How many points are better and worse than their base beyond doubt: the interval of the ratio
 /// does not have 1.
-fn overall(compared: &[Compared]) -> Option<String> {
-    let bases: BTreeSet<&str> =
-        compared.iter().filter_map(|it| it.figure.base.as_deref()).collect();
+fn overall(base: &str, compared: &[Compared]) -> Option<String> {
     let (mut better, mut worse) = (0, 0);
     for it in compared.iter().filter(|it| !it.ratio.contains(1.0)) {
         let is_worse = it.figure.direction.worse(it.ratio.middle) > 0.0;
         *(if is_worse { &mut worse } else { &mut better }) += 1;
     }
     let alike = compared.len() - better - worse;
-    let bases: Vec<&str> = bases.into_iter().collect();
     (!compared.is_empty()).then(|| {
         format!(
-            "Compared with {} round by round, {} better, {} worse, and {alike} cannot be told \
+            "Compared with {base} round by round, {} better, {} worse, and {alike} cannot be told \
              apart.",
-            bases.join(" and "),
             are(better),
             are(worse),
         )
     })
 }
 
-/// The best or the worst point of all, if it is on that side of its base.
-fn extreme(compared: &[Compared], word: &str, beats: fn(f64, f64) -> bool) -> Option<String> {
+/// The medians over all places of the first figures: of one experiment, or of each the first.
+fn medians(base: &str, figures: &[Vec<FigureView>]) -> Option<String> {
+    let has_base = |it: &&FigureView| it.base.as_deref() == Some(base);
+    let of_each = if figures.len() > 1 { 1 } else { MOST_FIGURES };
+    let first = figures.iter().flat_map(|all| all.iter().filter(has_base).take(of_each));
+    let parts: Vec<String> = first.filter_map(medians_of).take(MOST_FIGURES).collect();
+    (!parts.is_empty()).then(|| {
+        let base = if base == KERNEL { "Linux's" } else { "the base's" };
+        format!("Medians of all places, in parts of {base}: {}.", parts.join("; "))
+    })
+}
+
+fn medians_of(figure: &FigureView) -> Option<String> {
+    let of_series = |series: &SeriesView| {
+        let ratios = series.points.iter().filter_map(|point| Some(point.ratio?.middle));
+        Some(format!("{} {}", series.name, short(median(&ratios.collect::<Vec<_>>())?)))
+    };
+    let all: Vec<String> = figure.series.iter().filter_map(of_series).take(MOST_SERIES).collect();
+    (!all.is_empty()).then(|| format!("{}: {} ({})", figure.title, all.join(", "), figure.better()))
+}
+
+/// The point that is furthest on the wrong side of its base, if there is one.
+fn worst(compared: &[Compared]) -> Option<String> {
     // Logarithms: half of the base's is as far away as twice of it.
     let far = |it: &Compared| it.figure.direction.worse(1.0 + it.ratio.middle.max(1e-9).ln());
-    let clear = compared.iter().filter(|it| !it.ratio.contains(1.0) && beats(far(it), 0.0));
-    let found = clear.reduce(|a, b| if beats(far(b), far(a)) { b } else { a })?;
+    let clear = compared.iter().filter(|it| !it.ratio.contains(1.0) && far(it) > 0.0);
+    let found = clear.reduce(|a, b| if far(b) > far(a) { b } else { a })?;
     let (figure, ratio) = (found.figure, found.ratio);
     Some(format!(
-        "The {word} point is “{}” in “{}” at {}: {} times the value of {} ({} to {}; {}).",
+        "The worst point is “{}” in “{}” at {}: {} times the value of {} ({} to {}; {}).",
         found.series.name,
         figure.title,
         figure.place(found.point.x, found.point.y),

@@ -1,0 +1,168 @@
+//! The set-ups of streams: whose sockets the client and the server have, and over what.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use lab::plan::{LabOptions, LabSetup};
+use user::exit::say;
+
+use crate::args::Congestion;
+use crate::hosts::{Host, Programs, try_pasta};
+use crate::lab::peers::peers_in;
+use crate::setup::{Role, Setup};
+
+/// The kernel, and Tasuki in its modes: at the client's end, and with the kernel as client.
+const SETUPS: [(LabSetup, Setup); 4] = [
+    (LabSetup::Linux, Setup::LinuxOn),
+    (LabSetup::Split, Setup::Split),
+    (LabSetup::Fused, Setup::Fused),
+    (LabSetup::Library, Setup::Library),
+];
+/// The same for a user without rights, as clients alone.
+const ROOTLESS_SETUPS: [(LabSetup, Setup); 4] = [
+    (LabSetup::Linux, Setup::Pasta),
+    (LabSetup::Split, Setup::PasstSplit),
+    (LabSetup::Fused, Setup::PasstFused),
+    (LabSetup::Library, Setup::PasstLibrary),
+];
+/// Further ones, for cells of transfer units alone.
+const UNIT_SETUPS: [(LabSetup, Setup); 2] =
+    [(LabSetup::Split, Setup::SplitNative), (LabSetup::Fused, Setup::FusedNative)];
+/// Tasuki at both ends, in its modes.
+const BOTH_ENDS: [(LabSetup, Setup); 3] = [
+    (LabSetup::Split, Setup::BridgeSplit),
+    (LabSetup::Fused, Setup::BridgeFused),
+    (LabSetup::Library, Setup::BridgeLibrary),
+];
+
+/// A set-up, with its hosts once they were needed.
+pub(super) struct StreamSetup {
+    setup: Setup,
+    role: Role,
+    host: Option<Host>,
+}
+
+impl StreamSetup {
+    fn client(setup: Setup) -> Self {
+        Self { setup, role: Role::Client, host: None }
+    }
+
+    /// The name of its series.
+    pub(super) fn title(&self) -> String {
+        let from = if self.role == Role::Server { "Linux to " } else { "" };
+        format!("{from}{}", self.setup.title())
+    }
+
+    /// The kernel's, that others are compared with.
+    pub(super) fn is_base(&self) -> bool {
+        self.setup.base() == self.setup
+    }
+
+    /// Are client and server both on Tasuki?
+    pub(super) fn is_tasuki_at_both_ends(&self) -> bool {
+        self.setup.is_tasuki_at_both_ends()
+    }
+
+    /// By the native API?
+    pub(super) fn is_native(&self) -> bool {
+        self.setup.tasuki().is_some_and(|tasuki| tasuki.native)
+    }
+
+    /// Are units swept for it? They are the client's, and the peers have none.
+    pub(super) fn has_cells(&self) -> bool {
+        let is_client = self.role == Role::Client && !self.setup.is_tasuki_at_both_ends();
+        is_client && !self.setup.is_peer()
+    }
+
+    /// Its hosts, which are made now or were made before.
+    ///
+    /// # Errors
+    /// If they cannot be made.
+    pub(super) fn host(&mut self, programs: &Programs) -> Result<&Host> {
+        let Self { setup, role, host } = self;
+        Ok(match host {
+            Some(host) => host,
+            none => {
+                let is_rootless = setup.is_rootless();
+                let congestion = if is_rootless { machines_own()? } else { "cubic".to_owned() };
+                none.insert(Host::new(*setup, *role, programs, &Congestion { congestion }, true)?)
+            }
+        })
+    }
+}
+
+/// The set-ups of connections and throughput that the options choose. A quick run has one server on
+/// Tasuki, the first.
+pub(super) fn chosen(options: &LabOptions) -> Vec<StreamSetup> {
+    if !rustix::process::geteuid().is_root() {
+        return rootless(options);
+    }
+    let mut setups = Vec::new();
+    for setup in named(options, &SETUPS) {
+        setups.push(StreamSetup::client(setup));
+        let is_first = setups.len() == 2;
+        if options.has(LabSetup::Linux) && setup != Setup::LinuxOn && (is_first || !options.quick) {
+            setups.push(StreamSetup { role: Role::Server, ..StreamSetup::client(setup) });
+        }
+    }
+    setups
+}
+
+/// Those of throughput besides: Tasuki at both ends, and other stacks. `with_units`: cells of
+/// transfer units are measured.
+pub(super) fn further(options: &LabOptions, name: &str, with_units: bool) -> Vec<StreamSetup> {
+    if !rustix::process::geteuid().is_root() {
+        return Vec::new();
+    }
+    let folder: Option<&Path> = options.peers.as_deref();
+    let peers = folder.into_iter().flat_map(|folder| peers_in(folder, name));
+    let modes = options.modes_at_both_ends(LabSetup::BothEnds);
+    let both = BOTH_ENDS.into_iter().filter(|(mode, _)| modes.contains(mode));
+    let native = named(options, &UNIT_SETUPS).filter(|_| with_units);
+    let all = peers.chain(both.map(|(_, setup)| setup)).chain(native);
+    all.map(StreamSetup::client).collect()
+}
+
+/// The kernel is left out where pasta does not work: it needs /dev/net/tun, which passt does not.
+fn rootless(options: &LabOptions) -> Vec<StreamSetup> {
+    let mut setups: Vec<StreamSetup> =
+        named(options, &ROOTLESS_SETUPS).map(StreamSetup::client).collect();
+    if options.has(LabSetup::Linux)
+        && let Err(error) = try_pasta()
+    {
+        say(format_args!("Linux is left out: it needs pasta (of passt), which says: {error:#}"));
+        setups.retain(|it| it.setup != Setup::Pasta);
+    }
+    setups
+}
+
+fn named(options: &LabOptions, all: &[(LabSetup, Setup)]) -> impl Iterator<Item = Setup> {
+    all.iter().filter(|(setup, _)| options.has(*setup)).map(|(_, setup)| *setup)
+}
+
+/// The machine's congestion control, which no user needs a right for.
+fn machines_own() -> Result<String> {
+    let path = "/proc/sys/net/ipv4/tcp_congestion_control";
+    Ok(std::fs::read_to_string(path).context(path)?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::options_of;
+
+    #[test]
+    fn linux_and_each_mode_are_client_and_server() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let titles = |words: &str| -> Vec<String> {
+            chosen(&options_of(words)).iter().map(StreamSetup::title).collect()
+        };
+        let all = ["Linux", "split", "Linux to split", "fused", "Linux to fused"];
+        assert_eq!(titles("throughput")[..5], all);
+        assert_eq!(titles("throughput --quick"), all[..4]);
+        assert_eq!(titles("throughput --only fused"), ["fused"]);
+        assert_eq!(titles("throughput --only linux,fused"), ["Linux", "fused", "Linux to fused"]);
+    }
+}
