@@ -14,6 +14,7 @@ mod args;
 mod bench_server;
 mod blocks;
 mod chart;
+mod in_memory;
 mod measure;
 mod peers;
 mod plan;
@@ -35,6 +36,7 @@ use self::args::StoragePart;
 pub(crate) use self::blocks::{
     ReadBlocksArgs, ServeBlocksArgs, read as read_blocks, serve as serve_blocks,
 };
+pub(crate) use self::in_memory::ReadyMemory;
 pub(crate) use self::plan::Access;
 use self::plan::{StoragePath, TRANSPORTS, Transport};
 pub(crate) use self::ready::ReadyTransport;

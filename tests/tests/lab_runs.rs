@@ -113,8 +113,10 @@ fn losses_slow_in_both_roles() {
 fn a_delay_slows_reads_and_is_seen_between_packets() {
     let Some(lab) = Lab::with_rights() else { return };
     let words = "storage --size 65536 --delay 0,10 --quick --rounds 1";
-    let names = ["plain".to_owned(), "esp".to_owned()];
-    let _ = eventually_falls(&lab, words, ("storage", "read-by-delay"), &names);
+    let names = ["plain", "esp", "plain, memory", "end to end"].map(str::to_owned);
+    let results = eventually_falls(&lab, words, ("storage", "read-by-delay"), &names);
+    let findings = &results["experiments"][0]["findings"];
+    assert!(findings.to_string().contains("Encrypted end to end, reads have"), "{findings}");
     let mut said = Vec::new();
     for attempt in 0..3 {
         let out = format!("packets-{attempt}");

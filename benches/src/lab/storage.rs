@@ -1,9 +1,14 @@
-//! The fifth paper's experiment: blocks of a disk plain, by TLS, sealed above TCP, and by ESP below
-//! it, read and written, by the size of a block and by the delay of the wire. With the paper's
-//! cipher, triple DES, programs encrypt whole blocks above TCP. The worlds are those of
-//! `tasuki-bench storage`.
+//! The fifth paper's experiment: blocks of a disk plain, by TLS, sealed above TCP, by ESP below it,
+//! and encrypted end to end, read and written, by the size of a block and by the delay of the wire.
+//! With the paper's cipher, triple DES, programs encrypt whole blocks above TCP. The worlds are
+//! those of `tasuki-bench storage`.
+//!
+//! Transports are measured with a unit that keeps no bytes: nothing but the way to it takes time.
+//! End to end needs one with a header, which is in memory. What it costs is told beside the same
+//! unit in plain ([`ReadyMemory`]).
 
 mod axes;
+mod end_to_end;
 mod paper;
 
 use std::collections::BTreeMap;
@@ -16,7 +21,7 @@ use lab::{Direction, Figure, FigureKind};
 
 use self::axes::{DiskAxis, DiskSetting, axes};
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues};
-use crate::storage::{ReadyBlocks, ReadyTransport, StorageRow};
+use crate::storage::{ReadyBlocks, ReadyMemory, ReadyTransport, StorageRow};
 
 /// Requests that are open at a time.
 const DEPTH: u16 = 8;
@@ -25,8 +30,10 @@ const DEPTH: u16 = 8;
 const BLOCK_DEPTH: u16 = 4;
 const SECONDS: f64 = 1.0;
 const QUICK_SECONDS: f64 = 0.5;
-/// As `tasuki-bench storage` names them, and the one that others are compared with.
-const TRANSPORTS: [&str; 4] = ["plain", "tls", "sealed", "esp"];
+/// Transports as `tasuki-bench storage` names them, disks in memory, and the one that others are
+/// compared with.
+const DISKS: [&str; 6] =
+    ["plain", "tls", "sealed", BASE, ReadyMemory::PLAIN, ReadyMemory::END_TO_END];
 const BASE: &str = "esp";
 /// The same for triple DES.
 const BLOCKS_BASE: &str = "3DES by ESP";
@@ -34,6 +41,7 @@ const BLOCKS_BASE: &str = "3DES by ESP";
 /// A set-up, made and ready.
 enum ReadyDisk {
     Transport(ReadyTransport),
+    Memory(ReadyMemory),
     Blocks(ReadyBlocks),
 }
 
@@ -115,7 +123,7 @@ impl DiskTransfers {
 
     fn names(&self) -> &'static [&'static str] {
         match self.cipher {
-            StorageCipher::Aes => &TRANSPORTS,
+            StorageCipher::Aes => &DISKS,
             StorageCipher::TripleDes => &ReadyBlocks::NAMES,
         }
     }
@@ -140,12 +148,16 @@ impl DiskTransfers {
             let name = *self.names().get(setup).context("a set-up")?;
             let (number, us) = (self.made, delay * 1000);
             self.made += 1;
+            let (tasuki, in_memory) = (&self.tasuki, [ReadyMemory::PLAIN, ReadyMemory::END_TO_END]);
             let made = match self.cipher {
+                StorageCipher::Aes if in_memory.contains(&name) => {
+                    ReadyDisk::Memory(ReadyMemory::new(tasuki, number, name, us)?)
+                }
                 StorageCipher::Aes => {
-                    ReadyDisk::Transport(ReadyTransport::null(&self.tasuki, number, name, us)?)
+                    ReadyDisk::Transport(ReadyTransport::null(tasuki, number, name, us)?)
                 }
                 StorageCipher::TripleDes => {
-                    ReadyDisk::Blocks(ReadyBlocks::new(&self.tasuki, number, name, us)?)
+                    ReadyDisk::Blocks(ReadyBlocks::new(tasuki, number, name, us)?)
                 }
             };
             self.ready.insert(key, made);
@@ -203,11 +215,10 @@ impl LabExperiment for DiskTransfers {
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
         let (at, setting) = self.at(point).context("a point")?;
         let series = (*self.names().get(setup).context("a set-up")?).to_owned();
-        let seconds = self.seconds;
+        let (seconds, requests) = (self.seconds, (setting.access(), setting.size, DEPTH));
         let (row, hidden) = match self.setup(setup, setting.delay)? {
-            ReadyDisk::Transport(disk) => {
-                disk.transfer((setting.access(), setting.size, DEPTH), seconds)?
-            }
+            ReadyDisk::Transport(disk) => disk.transfer(requests, seconds)?,
+            ReadyDisk::Memory(disk) => (disk.transfer(requests, seconds)?, None),
             ReadyDisk::Blocks(blocks) => (blocks.read(setting.size, BLOCK_DEPTH, seconds)?, None),
         };
         let x = self.axes.get(at).context("an axis")?.place(setting);
@@ -222,6 +233,8 @@ impl LabExperiment for DiskTransfers {
     fn conclude(&self, figures: &mut Vec<Figure>) -> Vec<String> {
         let shares = paper::shares(figures, self.cipher);
         let said: Vec<String> = shares.iter().filter_map(paper::sentence).collect();
+        let kept = figures.iter().filter_map(end_to_end::sentence);
+        let said: Vec<String> = said.into_iter().chain(kept).collect();
         figures.extend(shares);
         said.into_iter().chain(figures.iter().filter_map(hidden)).collect()
     }

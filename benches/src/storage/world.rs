@@ -180,7 +180,7 @@ impl StorageWorld {
         words.extend(["--net".to_owned(), self.instance(StorageSide::Target)]);
         let image = self.folder.join("image").display().to_string();
         if back_ends.contains(&BackEnd::File) {
-            write_image(Path::new(&image))?;
+            write_image(Path::new(&image), UNIT)?;
         }
         // All have a unit, so that numbers do not depend on the choice.
         for back_end in BackEnd::ALL {
@@ -199,13 +199,26 @@ impl StorageWorld {
     /// Gives the memory unit all of its pages before anything is measured. An unknown transport is
     /// found out by it.
     pub(super) fn fill(&self) -> Result<()> {
+        self.fill_unit(&self.url(BackEnd::Memory), UNIT)
+    }
+
+    fn fill_unit(&self, url: &str, bytes: u64) -> Result<()> {
         // The target has the image itself, if it is a unit.
         let source = self.folder.join("source").display().to_string();
-        write_image(Path::new(&source))?;
-        let to = self.url(BackEnd::Memory);
-        let mut copy = self.inside(&self.tasuki, &["disk", "copy", &source, &to, "--net"]);
-        run(copy.arg(self.instance(StorageSide::Initiator)).args(self.transport.initiator))?;
+        write_image(Path::new(&source), bytes)?;
+        let mut copy = self.disk("copy", &[&source, url]);
+        run(copy.args(self.transport.initiator))?;
         Ok(std::fs::remove_file(source)?)
+    }
+
+    /// One more unit in the target's memory, of so many bytes, with all of its pages. Its URL.
+    pub(super) fn add_memory(&self, bytes: u64) -> Result<String> {
+        let (lun, unit) = (BackEnd::ALL.len(), format!("memory:{bytes}"));
+        let words = ["target", "add", &self.tag, &lun.to_string(), &unit];
+        run(&mut self.inside(&self.tasuki, &words))?;
+        let url = self.url_of(lun);
+        self.fill_unit(&url, bytes)?;
+        Ok(url)
     }
 
     /// A command in the namespace.
@@ -232,16 +245,25 @@ impl StorageWorld {
 
     /// `tasuki disk bench`, on the initiator's instance.
     pub(super) fn disk_bench(&self, url: &str, words: &[String]) -> Command {
-        let mut command = self.inside(&self.tasuki, &["disk", "bench", url, "--json"]);
-        command.args(["--net", &self.instance(StorageSide::Initiator)]);
+        let mut command = self.disk("bench", &[url, "--json"]);
         command.args(self.transport.initiator).args(words);
         command
     }
 
+    /// A command of `tasuki disk`, on the initiator's instance.
+    pub(super) fn disk(&self, command: &str, words: &[&str]) -> Command {
+        let net = self.instance(StorageSide::Initiator);
+        let begin = ["disk", command, "--net", &net];
+        self.inside(&self.tasuki, &[&begin[..], words].concat())
+    }
+
     /// The URL of a unit of the target.
     pub(super) fn url(&self, back_end: BackEnd) -> String {
-        let (scheme, lun) = (self.transport.scheme, back_end.lun());
-        format!("{scheme}://{TARGET}/iqn.2026-11.tasuki:{}/{lun}", self.tag)
+        self.url_of(back_end.lun().into())
+    }
+
+    fn url_of(&self, lun: usize) -> String {
+        format!("{}://{TARGET}/iqn.2026-11.tasuki:{}/{lun}", self.transport.scheme, self.tag)
     }
 
     /// What the command tells as JSON.
@@ -333,7 +355,7 @@ impl Tgt {
         let child = command.spawn().context("starting tgtd")?;
         let tgt = Self { child, namespace, control };
         let image = std::path::absolute(world.folder.join("tgt"))?;
-        write_image(&image)?;
+        write_image(&image, UNIT)?;
         let began = Instant::now();
         let target = ["--op", "new", "--mode", "target", "--tid", "1", "-T", Self::NAME];
         while let Err(error) = tgt.admin(&target) {
@@ -384,12 +406,12 @@ fn key(bytes: usize) -> Result<String> {
     Ok(key.iter().fold("0x".to_owned(), |text, byte| text + &format!("{byte:02x}")))
 }
 
-/// A file of [`UNIT`] bytes that has all of its blocks.
-fn write_image(path: &Path) -> Result<()> {
+/// A file of so many bytes, whole MiB, that has all of its blocks.
+fn write_image(path: &Path, bytes: u64) -> Result<()> {
     use std::io::Write as _;
     let mut file = std::fs::File::create(path).with_context(|| path.display().to_string())?;
     let part = vec![0x5a; 1 << 20];
-    for _ in 0..UNIT >> 20 {
+    for _ in 0..bytes >> 20 {
         file.write_all(&part)?;
     }
     Ok(file.sync_all()?)

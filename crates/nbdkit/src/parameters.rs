@@ -106,7 +106,7 @@ mod tests {
         ]);
         let said = said.unwrap();
         assert_eq!((said.uri.lun, said.session.give_up), (Some(7), Some(30)));
-        assert!(said.session.access.accept_new && !said.luks.luks);
+        assert!(said.session.access.accept_new && !said.luks.key.luks);
         assert_eq!(said.session.net.unwrap().as_str(), "web");
         // A value may look like an option.
         let user = parse(&[("uri", URL), ("user", "--x"), ("secret-file", "s")]).unwrap();

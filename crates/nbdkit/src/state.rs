@@ -54,7 +54,8 @@ pub(crate) fn config(key: &str, value: &OsStr) -> Result<(), PluginError> {
 pub(crate) fn config_complete() -> Result<(), PluginError> {
     let mut state = state();
     let args = state.parameters.parse()?;
-    let from_input = args.luks.key_file.as_deref().is_some_and(|file| file.as_os_str() == "-");
+    let key_file = args.luks.key.key_file.as_deref();
+    let from_input = key_file.is_some_and(|file| file.as_os_str() == "-");
     if from_input && !nbdkit::is_input_free() {
         let sentence = "key-file=-: standard input is the client's (nbdkit -s): say a file";
         return Err(PluginError::new(libc::EINVAL, sentence));

@@ -3,6 +3,10 @@
 //! Each of the open requests is a task that begins the next one as soon as its answer is there. A
 //! request's latency is from its submission to its answer within this process, so it includes the
 //! wait for the connection.
+//!
+//! The requests go to a unit, or to the disk that is encrypted in one. The latter's include the
+//! cipher, and all else that a [`Disk`] does: more than one command for a long request, the order
+//! of writes. A session that is lost ends the measurement.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,6 +16,7 @@ use bytes::Bytes;
 use hdrhistogram::Histogram;
 use tokio::task::JoinSet;
 
+use crate::disk::{Disk, DiskError};
 use crate::initiator::{Capacity, Initiator, InitiatorError, QUEUE_DEPTH};
 
 /// Most requests that may be open at a time.
@@ -55,7 +60,7 @@ impl BenchPattern {
 pub struct BenchPlan {
     /// What the requests are.
     pub pattern: BenchPattern,
-    /// Bytes of a request: whole blocks of the unit, at most [`MOST_BENCH_REQUEST`].
+    /// Bytes of a request: whole blocks of the unit or of its encrypted disk, at most [`MOST_BENCH_REQUEST`].
     pub request: u32,
     /// Requests that are open at a time, 1 to [`MOST_BENCH_DEPTH`].
     pub depth: u16,
@@ -69,6 +74,9 @@ pub enum BenchError {
     /// A request failed.
     #[error(transparent)]
     Unit(#[from] InitiatorError),
+    /// The unit has become another one, or smaller.
+    #[error(transparent)]
+    Disk(DiskError),
     /// Not whole blocks.
     #[error("requests of {request} bytes are not whole blocks of {block} bytes: say --bs {block}")]
     Block {
@@ -78,13 +86,55 @@ pub enum BenchError {
         block: u32,
     },
     /// It holds no request.
-    #[error("the unit has {unit} bytes, less than a request of {request}: say a smaller --bs")]
+    #[error("the disk has {unit} bytes, less than a request of {request}: say a smaller --bs")]
     TooSmall {
-        /// Bytes of the unit.
+        /// Bytes of the unit, or of the disk that is encrypted in it.
         unit: u64,
         /// Bytes of a request.
         request: u32,
     },
+}
+
+impl From<DiskError> for BenchError {
+    fn from(error: DiskError) -> Self {
+        match error {
+            DiskError::Unit(error) => Self::Unit(error),
+            // A unit without encryption fails so.
+            DiskError::Away { why, .. } => Self::Unit(InitiatorError::Lost(why)),
+            other => Self::Disk(other),
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Debug, Clone)]
+pub enum BenchUnit {
+    /// A unit, all of it.
+    Unit {
+        /// With its target.
+        session: Initiator,
+        /// Its number.
+        lun: u16,
+    },
+    /// The disk that is encrypted in a unit.
+    Encrypted(Disk),
+}
+
+impl BenchUnit {
+    /// Logs out.
+    pub async fn close(self) {
+        match self {
+            Self::Unit { session, .. } => session.logout().await,
+            Self::Encrypted(disk) => disk.close().await,
+        }
+    }
+
+    async fn capacity(&self) -> Result<Capacity, InitiatorError> {
+        match self {
+            Self::Unit { session, lun } => session.capacity(*lun).await,
+            Self::Encrypted(disk) => Ok(disk.capacity()),
+        }
+    }
 }
 
 /// The figures of a measurement.
@@ -118,18 +168,16 @@ impl BenchOutcome {
 /// # Errors
 /// The first request's that fails, or that the plan does not fit the unit.
 pub async fn bench(
-    initiator: &Initiator,
-    lun: u16,
+    unit: &BenchUnit,
     plan: BenchPlan,
     progress: impl Fn(Duration) + 'static,
 ) -> Result<BenchOutcome, BenchError> {
-    let capacity = initiator.capacity(lun).await?;
+    let capacity = unit.capacity().await?;
     let places = Places::new(&plan, capacity)?;
     let latencies = Histogram::new_with_bounds(1, MOST_LATENCY, DIGITS)
         .expect("a histogram may have these bounds and three exact digits");
     let load = Rc::new(Load {
-        initiator: initiator.clone(),
-        lun,
+        unit: unit.clone(),
         capacity,
         blocks: plan.request / capacity.block_size,
         plan,
@@ -156,8 +204,7 @@ pub async fn bench(
 
 /// What the tasks of a measurement share.
 struct Load {
-    initiator: Initiator,
-    lun: u16,
+    unit: BenchUnit,
     capacity: Capacity,
     /// Of a request.
     blocks: u32,
@@ -173,7 +220,7 @@ struct Load {
 
 impl Load {
     /// One request after the other.
-    async fn run(self: Rc<Self>, progress: Rc<dyn Fn(Duration)>) -> Result<(), InitiatorError> {
+    async fn run(self: Rc<Self>, progress: Rc<dyn Fn(Duration)>) -> Result<(), BenchError> {
         let mut begin = self.began.elapsed();
         while begin < self.plan.runtime {
             self.request().await?;
@@ -189,12 +236,35 @@ impl Load {
         Ok(())
     }
 
-    async fn request(&self) -> Result<(), InitiatorError> {
-        let block = self.places.borrow_mut().next() * u64::from(self.blocks);
+    async fn request(&self) -> Result<(), BenchError> {
+        let place = self.places.borrow_mut().next();
+        match &self.unit {
+            BenchUnit::Unit { session, lun } => Ok(self.of_unit(session, *lun, place).await?),
+            BenchUnit::Encrypted(disk) => Ok(self.of_disk(disk, place).await?),
+        }
+    }
+
+    async fn of_unit(
+        &self,
+        session: &Initiator,
+        lun: u16,
+        place: u64,
+    ) -> Result<(), InitiatorError> {
+        let block = place * u64::from(self.blocks);
         if self.plan.pattern.writes() {
-            self.initiator.write(self.lun, block, self.blocks, self.data.clone()).await
+            session.write(lun, block, self.blocks, self.data.clone()).await
         } else {
-            self.initiator.read_pieces(self.lun, self.capacity, block, self.blocks).await.map(drop)
+            session.read_pieces(lun, self.capacity, block, self.blocks).await.map(drop)
+        }
+    }
+
+    async fn of_disk(&self, disk: &Disk, place: u64) -> Result<(), DiskError> {
+        let bytes = self.plan.request;
+        let offset = place * u64::from(bytes);
+        if self.plan.pattern.writes() {
+            disk.write(offset, self.data.clone(), false).await
+        } else {
+            disk.read(offset, bytes as usize).await.map(drop)
         }
     }
 }

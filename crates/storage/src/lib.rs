@@ -60,7 +60,8 @@ mod volume;
 
 pub use access::{AccessPolicy, AccessRule, Network, NetworkError, Peer};
 pub use bench::{
-    BenchError, BenchOutcome, BenchPattern, BenchPlan, MOST_BENCH_DEPTH, MOST_BENCH_REQUEST, bench,
+    BenchError, BenchOutcome, BenchPattern, BenchPlan, BenchUnit, MOST_BENCH_DEPTH,
+    MOST_BENCH_REQUEST, bench,
 };
 pub use copy::{CopyEnd, CopyError, copy};
 pub use counters::{Counts, LATENCY_BUCKETS, LatencyHistogram};

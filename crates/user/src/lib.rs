@@ -28,5 +28,6 @@ pub use disk::{
     DiskAccess, DiskPlace, Encryption, Secret, encryption_failure, on_instance, unit_of,
 };
 pub use options::{
-    ChapArgs, Cipher, CredentialArgs, DiskAccessArgs, DiskSessionArgs, LuksArgs, clap_sentence,
+    ChapArgs, Cipher, CredentialArgs, DiskAccessArgs, DiskSessionArgs, LuksArgs, LuksKeyArgs,
+    clap_sentence,
 };

@@ -107,15 +107,23 @@ pub struct DiskSessionArgs {
     pub access: DiskAccessArgs,
 }
 
-/// Options of an encrypted disk
+/// Options by which an encrypted disk is opened
 #[derive(Debug, Clone, Args)]
-pub struct LuksArgs {
+pub struct LuksKeyArgs {
     /// The unit has a LUKS header: encrypt and decrypt here, the target has no key
     #[arg(long)]
     pub luks: bool,
     /// The passphrase is this file as it is, or standard input if `-` [default: ask]
     #[arg(long, value_name = "FILE", requires = "luks")]
     pub key_file: Option<PathBuf>,
+}
+
+/// Options of an encrypted disk
+#[derive(Debug, Clone, Args)]
+pub struct LuksArgs {
+    /// How it is opened.
+    #[command(flatten)]
+    pub key: LuksKeyArgs,
     /// Give sectors back to the target, which then sees that they are free
     ///
     /// They read as zeroes with this option, and as random bytes without it or by cryptsetup.

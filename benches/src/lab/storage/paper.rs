@@ -3,7 +3,8 @@
 //!
 //! The paper's cipher is triple DES. It measured programs with plain sockets that encrypt whole
 //! blocks, and iSCSI whose blocks lay encrypted on the disk. The first is what `--cipher 3des`
-//! repeats. Beside a disk's transports, whose cipher is another one, both stand.
+//! repeats. The second is encryption end to end. Beside a disk, whose cipher is another one, both
+//! stand.
 
 use lab::plan::StorageCipher;
 use lab::statistics::median;
@@ -21,9 +22,14 @@ struct PaperShares {
     cpu_at: Option<(f64, f64)>,
 }
 
-const SOCKETS: PaperShares =
-    PaperShares { name: "sockets", rate: 130.0, cpu: 97.0, cpu_at: Some((4_194_304.0, 85.0)) };
-const ISCSI: PaperShares = PaperShares { name: "iSCSI", rate: 117.0, cpu: 92.0, cpu_at: None };
+const SOCKETS: PaperShares = PaperShares {
+    name: "above TCP, sockets",
+    rate: 130.0,
+    cpu: 97.0,
+    cpu_at: Some((4_194_304.0, 85.0)),
+};
+const ISCSI: PaperShares =
+    PaperShares { name: "end to end, iSCSI", rate: 117.0, cpu: 92.0, cpu_at: None };
 
 /// Figures in percent of ESP's, of reads by the size of a block.
 pub(super) fn shares(figures: &[Figure], cipher: StorageCipher) -> Vec<Figure> {
@@ -50,15 +56,15 @@ pub(super) fn shares(figures: &[Figure], cipher: StorageCipher) -> Vec<Figure> {
 }
 
 fn rates(paper: &PaperShares, places: &[f64]) -> Vec<Reference> {
-    let name = format!("paper 5: above TCP, {}, mean of all sizes", paper.name);
+    let name = format!("paper 5: {}, mean of all sizes", paper.name);
     vec![Reference::flat(&name, places, paper.rate)]
 }
 
 fn times(paper: &PaperShares, places: &[f64]) -> Vec<Reference> {
-    let name = format!("paper 5: above TCP, {}, mean of all sizes", paper.name);
+    let name = format!("paper 5: {}, mean of all sizes", paper.name);
     let longest = paper.cpu_at.filter(|(place, _)| places.contains(place));
     let longest = longest.map(|point| Reference {
-        name: format!("paper 5: above TCP, {}, 4 MiB", paper.name),
+        name: format!("paper 5: {}, 4 MiB", paper.name),
         points: vec![point],
     });
     [Reference::flat(&name, places, paper.cpu)].into_iter().chain(longest).collect()

@@ -23,7 +23,7 @@ pub enum ExperimentName {
     Calls,
     /// Connections a second
     Connections,
-    /// Reads of a disk plain, by TLS, sealed and by ESP, as in the fifth paper
+    /// A disk plain, by TLS, sealed, by ESP and encrypted end to end, as in the fifth paper
     Storage,
     /// Packets of a block on a time axis, by ESP and sealed, as in the fifth paper
     Packets,

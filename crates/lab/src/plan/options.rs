@@ -21,7 +21,7 @@ const MOST_ROUNDS: i64 = 100;
 /// What protects blocks, above TCP and below it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum StorageCipher {
-    /// AES-256-GCM, by TLS, sealed and by ESP
+    /// AES-256-GCM by TLS, sealed and by ESP, AES-256-XTS end to end
     #[default]
     Aes,
     /// Triple DES, as in the fifth paper: whole blocks of a program, and by ESP

@@ -4,19 +4,21 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use storage::{DiskUrl, MOST_BENCH_DEPTH, MOST_BENCH_REQUEST, parse_size};
-use user::DiskAccessArgs;
+use user::{DiskAccessArgs, LuksKeyArgs};
 
 use crate::runtime_dir::InstanceName;
 
 /// Measure a logical unit: requests a second, bytes a second, latencies
 ///
-/// Requests of one size are open at all times, so many as --iodepth says, on one session.
+/// Requests of one size are open at all times, so many as --iodepth says, on one session. With
+/// --luks they go to the disk that is encrypted in the unit, and their latency includes the cipher.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tasuki disk bench iscsi+sealed://10.9.0.2/iqn.2026-11.tasuki:disks/0
   tasuki disk bench iscsi://10.9.0.2/iqn.2026-11.tasuki:disks/0 --rw read --bs 1M --iodepth 8
-  tasuki disk bench iscsi://10.9.0.2/iqn.2026-11.tasuki:disks/0 --rw write --destroy-data --json")]
+  tasuki disk bench iscsi://10.9.0.2/iqn.2026-11.tasuki:disks/0 --rw write --destroy-data --json
+  tasuki disk bench iscsi://10.9.0.2/iqn.2026-11.tasuki:disks/0 --luks --key-file disk.key")]
 pub(crate) struct DiskBenchArgs {
     /// iscsi+sealed://ADDRESS/TARGET/LUN, or the same with iscsi+tls or iscsi (plain)
     #[arg(value_name = "URL")]
@@ -34,9 +36,11 @@ pub(crate) struct DiskBenchArgs {
     /// How long, seconds
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub(crate) runtime: Duration,
-    /// Overwrite what the unit holds: needed by write and randwrite
+    /// Overwrite what the unit holds: needed by write and randwrite; with --luks the header stays
     #[arg(long)]
     pub(crate) destroy_data: bool,
+    #[command(flatten)]
+    pub(crate) luks: LuksKeyArgs,
     /// The instance [default: the one that runs]
     #[arg(long, value_name = "NAME")]
     pub(crate) net: Option<InstanceName>,

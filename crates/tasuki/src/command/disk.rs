@@ -115,7 +115,7 @@ fn copy_disk(args: &DiskCopyArgs) -> Result<u8, Failure> {
     let access = Arc::new(DiskAccess::new(&args.session.access)?);
     let place = |word| PlaceOfDisk::parse(args, &access, word);
     let (from, to) = (place(&args.from)?, place(&args.to)?);
-    if args.luks.luks && !from.is_unit() && !to.is_unit() {
+    if args.luks.key.luks && !from.is_unit() && !to.is_unit() {
         return Err(Failure::new(Code::Usage, "--luks is for units, and both ends are files"));
     }
     let encryption = Encryption::new(&args.luks)?;

@@ -5,7 +5,7 @@ use storage::{Disk, DiskError, EncryptionError, LuksError, Passphrase, open_encr
 use super::access::DiskAccess;
 use super::passphrase::Secret;
 use crate::exit::{Code, Failure};
-use crate::options::LuksArgs;
+use crate::options::{LuksArgs, LuksKeyArgs};
 
 /// How units are encrypted, if they are.
 #[derive(Debug)]
@@ -17,8 +17,16 @@ impl Encryption {
     /// # Errors
     /// There is no passphrase.
     pub fn new(args: &LuksArgs) -> Result<Self, Failure> {
-        let secret = args.luks.then(|| Secret::of(args)).transpose()?;
+        let secret = args.key.luks.then(|| Secret::of(&args.key)).transpose()?;
         Ok(Self::with(args, secret))
+    }
+
+    /// The same, where nothing is given back to the target.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn of_key(args: &LuksKeyArgs) -> Result<Self, Failure> {
+        Self::new(&LuksArgs { key: args.clone(), discard: false })
     }
 
     /// As [`Self::new`], with the passphrase that is there.

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::credentials::forbid_dumps;
 use crate::exit::{Code, Failure};
-use crate::options::LuksArgs;
+use crate::options::LuksKeyArgs;
 
 /// Longest key file, bytes: cryptsetup's bound.
 const LONGEST: usize = 8 << 20;
@@ -26,7 +26,7 @@ impl Secret {
     ///
     /// # Errors
     /// There is none.
-    pub fn of(args: &LuksArgs) -> Result<Self, Failure> {
+    pub fn of(args: &LuksKeyArgs) -> Result<Self, Failure> {
         Self::get(args.key_file.as_deref(), false)
     }
 

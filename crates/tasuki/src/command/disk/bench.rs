@@ -1,12 +1,13 @@
 //! `tasuki disk bench`: what its options mean, and how its figures are shown.
 
 use std::io::IsTerminal as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use storage::{BenchError, BenchOutcome, BenchPattern, BenchPlan, Initiator, bench};
-use user::{DiskAccess, on_instance, unit_of};
+use storage::{BenchError, BenchOutcome, BenchPattern, BenchPlan, BenchUnit, IscsiName, bench};
+use user::{DiskAccess, DiskPlace, Encryption, on_instance, unit_of};
 
 use crate::cli::{BenchAccess, DiskBenchArgs};
 use crate::command::{print, print_json};
@@ -18,14 +19,16 @@ use crate::exit::{Code, Failure};
 /// The plan's, the session's, and those of the requests.
 pub(super) fn bench_disk(args: &DiskBenchArgs) -> Result<u8, Failure> {
     let plan = plan(args)?;
-    let access = DiskAccess::new(&args.access)?;
-    let (target, lun) = unit_of(&args.url)?;
+    let access = Arc::new(DiskAccess::new(&args.access)?);
+    let named = unit_of(&args.url)?;
+    let encryption = args.luks.luks.then(|| Encryption::of_key(&args.luks)).transpose()?;
     let measured = async {
-        let session = access.connect(&args.url, Some(&target)).await?;
-        let measured = measure(&session, lun, plan).await;
-        session.logout().await;
+        let unit = open(args, &access, (named, encryption.as_ref())).await?;
+        let measured = measure(&unit, plan).await;
+        unit.close().await;
         measured.map_err(|error| match &error {
             BenchError::Unit(error) => access.failure(error),
+            BenchError::Disk(_) => Failure::new(Code::Internal, error.to_string()),
             BenchError::Block { .. } | BenchError::TooSmall { .. } => {
                 Failure::new(Code::Usage, error.to_string())
             }
@@ -33,6 +36,25 @@ pub(super) fn bench_disk(args: &DiskBenchArgs) -> Result<u8, Failure> {
     };
     let outcome = on_instance(args.net.as_ref(), measured)??;
     show(args, &outcome)
+}
+
+/// Opens what is measured, within [`on_instance`].
+///
+/// # Errors
+/// The session's; the encryption's.
+async fn open(
+    args: &DiskBenchArgs,
+    access: &Arc<DiskAccess>,
+    ((target, lun), encryption): ((IscsiName, u16), Option<&Encryption>),
+) -> Result<BenchUnit, Failure> {
+    let Some(encryption) = encryption else {
+        let session = access.connect(&args.url, Some(&target)).await?;
+        return Ok(BenchUnit::Unit { session, lun });
+    };
+    // A measurement over two sessions would be none: the first one that is lost ends it.
+    let place = DiskPlace::new(&args.url, access, Some(0))?;
+    let disk = encryption.open(access, place.open().await?).await?;
+    Ok(BenchUnit::Encrypted(disk))
 }
 
 /// What is to be measured.
@@ -59,11 +81,7 @@ fn plan(args: &DiskBenchArgs) -> Result<BenchPlan, Failure> {
 }
 
 /// Measures, with a bar on a terminal.
-async fn measure(
-    session: &Initiator,
-    lun: u16,
-    plan: BenchPlan,
-) -> Result<BenchOutcome, BenchError> {
+async fn measure(unit: &BenchUnit, plan: BenchPlan) -> Result<BenchOutcome, BenchError> {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let bar = if std::io::stderr().is_terminal() {
         ProgressBar::new(millis(plan.runtime))
@@ -73,7 +91,7 @@ async fn measure(
     let style = ProgressStyle::with_template("[{bar:30}] {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     let shown = bar.clone();
-    let measured = bench(session, lun, plan, move |time| shown.set_position(millis(time))).await;
+    let measured = bench(unit, plan, move |time| shown.set_position(millis(time))).await;
     bar.finish_and_clear();
     measured
 }
@@ -83,6 +101,7 @@ async fn measure(
 struct BenchReport {
     url: String,
     rw: &'static str,
+    luks: bool,
     request_bytes: u32,
     iodepth: u16,
     seconds: f64,
@@ -120,6 +139,7 @@ fn report(args: &DiskBenchArgs, outcome: &BenchOutcome) -> BenchReport {
     BenchReport {
         url: args.url.to_string(),
         rw: word(args.rw),
+        luks: args.luks.luks,
         request_bytes: args.bs,
         iodepth: args.iodepth,
         seconds,
@@ -150,9 +170,10 @@ fn show(args: &DiskBenchArgs, outcome: &BenchOutcome) -> Result<u8, Failure> {
     }
     let BenchReport { url, rw, request_bytes, iodepth, seconds, latency_us: latency, .. } = &report;
     let BenchLatencies { mean, p50, p90, p99, p99_9, max } = latency;
+    let luks = if report.luks { ", LUKS" } else { "" };
     let (rate, mib) = (report.requests_per_second, report.bytes_per_second / f64::from(1 << 20));
     print(&format!(
-        "{url}: {rw}, {request_bytes} bytes, depth {iodepth}, {seconds:.1} s\n\
+        "{url}: {rw}{luks}, {request_bytes} bytes, depth {iodepth}, {seconds:.1} s\n\
          rate     {rate:.0} requests/s, {mib:.1} MiB/s\n\
          latency  mean {mean:.1} µs, p50 {p50:.1}, p90 {p90:.1}, p99 {p99:.1}, p99.9 {p99_9:.1}, \
          max {max:.1}\n"
@@ -196,6 +217,7 @@ mod tests {
         crate::command::tests::every_key_is_documented(&BenchReport {
             url: String::new(),
             rw: word(BenchAccess::Read),
+            luks: false,
             request_bytes: 0,
             iodepth: 0,
             seconds: 0.0,

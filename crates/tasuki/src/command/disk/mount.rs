@@ -26,11 +26,11 @@ pub(super) fn mount(args: &DiskMountArgs) -> Result<u8, Failure> {
     let place = DiskPlace::new(&args.url, &access, args.session.give_up)?;
     if let Some(log) = background::log_path() {
         return background::work(&log, |ready| {
-            let secret = args.luks.luks.then(Secret::receive).transpose()?;
+            let secret = args.luks.key.luks.then(Secret::receive).transpose()?;
             serve(args, &place, &Encryption::with(&args.luks, secret), ready)
         });
     }
-    let secret = args.luks.luks.then(|| Secret::of(&args.luks)).transpose()?;
+    let secret = args.luks.key.luks.then(|| Secret::of(&args.luks.key)).transpose()?;
     if args.foreground {
         let encryption = Encryption::with(&args.luks, secret);
         return serve(args, &place, &encryption, Box::new(background::notify));
