@@ -6,7 +6,7 @@ SEEDS ?= 10000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 TO = $(DESTDIR)$(PREFIX)
 # Installed in their folders, so that the links between them hold.
-DOCUMENTS := $(wildcard *.md LICENSE-* docs/*.md docs/*/*.md docs/*/*.svg docs/*/*/*.md examples/*)
+DOCUMENTS := $(wildcard *.md LICENSE-* docs/*.md docs/*/*.md docs/*/*.svg docs/*/*/*.md docs/*/*/*.html docs/*/*/*.json examples/*)
 
 .DEFAULT_GOAL := help
 .PHONY: help deps build demo demo-storage test test-programs sim conformance bench bench-applications bench-peers bench-storage bench-instructions scale fmt clippy loom fuzz fuzz-hostile soak doc tidy man clean install uninstall

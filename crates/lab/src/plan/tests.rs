@@ -84,8 +84,7 @@ fn without_names_experiments_without_the_set_up_are_left_out() {
     let without_library = chosen("--only library");
     assert!(!without_library.contains(&ExperimentName::Scale), "{without_library:?}");
     assert!(without_library.contains(&ExperimentName::Calls), "{without_library:?}");
-    assert_eq!(chosen("scale --only library"), [ExperimentName::Scale]);
-    assert!(parsed("scale --only library").unwrap().check().is_err());
+    assert!(parsed("scale --only library").is_err());
 }
 
 #[test]
