@@ -25,6 +25,7 @@
 //! * `all` runs everything; `targets` and `tables` show the results.
 //!
 //! ```text layers
+//! compare: set-ups beside the kernel's, in rounds of the lab
 //! lab: experiments in rounds, with a report
 //! storage: targets and initiators
 //! all: every part, one after the other
@@ -33,9 +34,8 @@
 //! handover relays loops devices syscalls: areas, relayed calls, loops, devices, system calls
 //! calls: packaged calls by themselves
 //! states: round trips in both states of the machine
-//! compare programs idle fairness applications: whole instances
-//! paired instruments: an earlier build beside this one; bells, sleeps and stages
-//! results: files for `tasuki lab`
+//! programs idle fairness applications: whole instances
+//! instruments clients: bells, sleeps and stages; commands from start to end
 //! hosts operations client serve: namespaces, operations, both ends
 //! bridged: two instances on one bridge
 //! report native smoltcp_peer turns: tables; the stacks besides `std::net`; two processes
@@ -54,6 +54,7 @@ mod bridged;
 mod calls;
 mod cleanup;
 mod client;
+mod clients;
 mod compare;
 mod described;
 mod devices;

@@ -155,7 +155,8 @@ pub(crate) enum Device {
 }
 
 impl Setup {
-    /// The set-ups of `compare` without `--only`: all but the peers and those over a bridge or passt.
+    /// The set-ups of `compare` without `--only`: all but the peers and those over a bridge or
+    /// passt.
     pub(crate) const ALL: [Self; 24] = [
         Self::LinuxOff,
         Self::LinuxRps,

@@ -15,7 +15,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Congestion;
-use crate::compare::output_of;
+use crate::clients::output_of;
 use crate::hosts::{Host, Programs};
 use crate::machine::{MachineState, Spinners, Watch};
 use crate::median::median;

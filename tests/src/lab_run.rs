@@ -60,8 +60,8 @@ impl Lab {
         self.directory.path().join(name)
     }
 
-    /// Starts `tasuki lab WORDS`. Other tests and builds run at the same time. Their processes shall not hide an effect, so
-    /// root's runs have a higher priority.
+    /// Starts `tasuki lab WORDS`. Other tests and builds run at the same time. Their processes
+    /// shall not hide an effect, so root's runs have a higher priority.
     #[must_use]
     pub fn start(&self, words: &str) -> Running {
         let is_root = rustix::process::geteuid().is_root();

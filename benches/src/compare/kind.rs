@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use lab::Figure;
 
 use super::measures::{plans, series, values, word};
-use super::{Plan, measure};
+use super::plan::{Plan, measure};
 use crate::args::CompareArgs;
 use crate::hosts::{Host, Programs};
 use crate::lab::experiment::{FigurePlan, LabExperiment, MeasuredValues};
@@ -15,7 +15,7 @@ use crate::row::Row;
 use crate::setup::{Role, Setup};
 
 /// A set-up with one build of Tasuki.
-struct Member<'a> {
+struct ComparedSetup<'a> {
     setup: Setup,
     programs: &'a Programs,
     /// Of this round, once it was needed.
@@ -28,7 +28,7 @@ pub(super) struct ComparedKind<'a> {
     kind: Setup,
     role: Role,
     plans: Vec<&'static Plan>,
-    members: Vec<Member<'a>>,
+    members: Vec<ComparedSetup<'a>>,
     /// `None`: what is measured is to warm up.
     round: Option<u32>,
     rows: Vec<Row>,
@@ -42,7 +42,7 @@ impl<'a> ComparedKind<'a> {
         members: impl Iterator<Item = (Setup, &'a Programs)>,
         plans: Vec<&'static Plan>,
     ) -> Self {
-        let member = |(setup, programs)| Member { setup, programs, host: None };
+        let member = |(setup, programs)| ComparedSetup { setup, programs, host: None };
         let members = members.map(member).collect();
         Self { args, kind, role, plans, members, round: None, rows: Vec::new() }
     }
@@ -90,7 +90,7 @@ impl LabExperiment for ComparedKind<'_> {
 
     fn setups(&self) -> Vec<String> {
         let end = if self.role == Role::Server { " as server" } else { "" };
-        let title = |it: &Member| series(it.setup, it.programs.build);
+        let title = |it: &ComparedSetup| series(it.setup, it.programs.build);
         self.members.iter().map(|it| format!("{}{end}", title(it))).collect()
     }
 

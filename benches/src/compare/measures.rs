@@ -1,6 +1,6 @@
-//! What `compare` measures, and the figures that the lab's files have of it: one for each measure of
-//! one kind of set-up and role. Its series are the set-ups, its base is the kernel's, its places are
-//! the sizes.
+//! What `compare` measures, and the figures that the lab's files have of it: one for each measure
+//! of one kind of set-up and role. Its series are the set-ups, its base is the kernel's, its places
+//! are the sizes.
 
 use lab::{Direction, FigureKind};
 

@@ -3,9 +3,11 @@ use std::path::PathBuf;
 use clap::Parser;
 use lab::{Experiment, Mark, Results};
 
+use super::plan::Plan;
 use super::*;
 use crate::lab::experiment::{LabExperiment, MeasuredValues};
 use crate::lab::notebook::Notebook;
+use crate::protocol::Test;
 use crate::row::Sample;
 
 #[derive(Parser)]

@@ -21,7 +21,7 @@ pub(crate) use self::relay::{BadWireArgs, bad_wire};
 use self::axes::{WireAxis, WireProperty, axes};
 use self::bad_path::{BadPath, EndMode, LINK, WireSetting};
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues};
-use crate::compare::run_client;
+use crate::clients::run_client;
 use crate::row::Sample;
 
 /// Seconds of a connection. With 100 ms each way CUBIC and BBR need two to be at the link's rate.

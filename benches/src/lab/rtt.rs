@@ -33,7 +33,7 @@ use self::sweep::{Parameter, Setting, Sweep, sweeps};
 use super::derived::{Reference, relative};
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues};
 use super::peers::peer_words;
-use crate::compare::run_client;
+use crate::clients::run_client;
 use crate::row::{Sample, TripDetails};
 
 /// Round trips of a sample, as in the paper.

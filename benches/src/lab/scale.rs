@@ -14,7 +14,7 @@ use lab::{Axis, Direction, Figure, FigureKind, Scale};
 use self::program::{ScaleCost, ScalePace};
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues, linear_axis};
 use crate::args::Congestion;
-use crate::compare::run_client;
+use crate::clients::run_client;
 use crate::hosts::{Host, Programs};
 use crate::setup::{Build, Role, Setup};
 

@@ -19,7 +19,7 @@ use super::derived::{Reference, share_of_base};
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues, bytes_axis};
 use super::peers::peer_words;
 use super::units::UnitSweep;
-use crate::compare::output_of;
+use crate::clients::output_of;
 use crate::hosts::{Host, Programs};
 use crate::row::Sample;
 use crate::setup::Build;

@@ -60,7 +60,8 @@ impl BenchPattern {
 pub struct BenchPlan {
     /// What the requests are.
     pub pattern: BenchPattern,
-    /// Bytes of a request: whole blocks of the unit or of its encrypted disk, at most [`MOST_BENCH_REQUEST`].
+    /// Bytes of a request: whole blocks of the unit or of its encrypted disk, at most
+    /// [`MOST_BENCH_REQUEST`].
     pub request: u32,
     /// Requests that are open at a time, 1 to [`MOST_BENCH_DEPTH`].
     pub depth: u16,

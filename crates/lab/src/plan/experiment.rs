@@ -46,9 +46,11 @@ struct Properties {
     tools: &'static [&'static str],
     /// Those of a user without rights.
     plain_tools: &'static [&'static str],
-    axes: &'static [&'static str],
 }
 
+/// What makes hosts, and paths with gateways or limits.
+const NETWORK: &[&str] = &["ip", "ethtool", "sysctl", "taskset"];
+const PATHS: &[&str] = &["ip", "tc", "sysctl", "taskset"];
 /// What connects the stacks of a user without rights.
 const PASST: &[&str] = &["passt", "taskset"];
 /// What a quick run has of the time.
@@ -71,89 +73,39 @@ impl ExperimentName {
     ];
 
     fn properties(self) -> Properties {
-        let network: &[&str] = &["ip", "ethtool", "sysctl", "taskset"];
-        let of = |name, title, seconds, axes: &'static [&'static str]| Properties {
+        let of = |name, title, seconds, tools: &'static [&'static str]| Properties {
             name,
             title,
             seconds,
-            needs_root: true,
-            tools: network,
+            needs_root: !tools.is_empty(),
+            tools,
             plain_tools: &[],
-            axes,
+        };
+        let over_passt = |name, title, seconds| Properties {
+            needs_root: false,
+            plain_tools: PASST,
+            ..of(name, title, seconds, NETWORK)
         };
         match self {
             Self::All => of("all", "Every experiment", 0, &[]),
-            Self::Rtt => Properties {
-                tools: &["ip", "tc", "sysctl", "taskset"],
-                ..of(
-                    "rtt",
-                    "Round-trip time between stream sockets",
-                    270,
-                    &[
-                        "--length",
-                        "--power",
-                        "--gateways",
-                        "--load",
-                        "--network-load",
-                        "--count",
-                        "--peers",
-                    ],
-                )
-            },
-            Self::Stages => of("stages", "Where the time of a send goes", 130, &["--size"]),
-            Self::Handover => Properties {
-                needs_root: false,
-                tools: &[],
-                ..of("handover", "Handing an area to another process", 115, &["--size", "--relays"])
-            },
-            Self::Throughput => Properties {
-                needs_root: false,
-                plain_tools: PASST,
-                ..of(
-                    "throughput",
-                    "Bytes a second by the size of a write",
-                    295,
-                    &["--size", "--unit", "--areas", "--peers"],
-                )
-            },
-            Self::Calls => Properties {
-                needs_root: false,
-                tools: &[],
-                ..of("calls", "Calls that travel together", 115, &["--batch"])
-            },
-            Self::Connections => Properties {
-                needs_root: false,
-                plain_tools: PASST,
-                ..of("connections", "Connections a second", 70, &[])
-            },
+            Self::Rtt => of("rtt", "Round-trip time between stream sockets", 270, PATHS),
+            Self::Stages => of("stages", "Where the time of a send goes", 130, NETWORK),
+            Self::Handover => of("handover", "Handing an area to another process", 115, &[]),
+            Self::Throughput => {
+                over_passt("throughput", "Bytes a second by the size of a write", 295)
+            }
+            Self::Calls => of("calls", "Calls that travel together", 115, &[]),
+            Self::Connections => over_passt("connections", "Connections a second", 70),
             Self::Scale => of(
                 "scale",
                 "Many connections, several programs, and the cost of idle",
                 160,
-                &["--connections", "--programs"],
+                NETWORK,
             ),
-            Self::Storage => Properties {
-                tools: &["ip"],
-                ..of(
-                    "storage",
-                    "Encryption above TCP and below it",
-                    340,
-                    &["--size", "--delay", "--cipher"],
-                )
-            },
-            Self::Packets => Properties {
-                tools: &["ip"],
-                ..of("packets", "Packets of a block on a time axis", 55, &["--size", "--delay"])
-            },
-            Self::Loops => Properties {
-                needs_root: false,
-                tools: &[],
-                ..of("loops", "The same loop in user mode and in the kernel", 40, &["--steps"])
-            },
-            Self::Paths => Properties {
-                tools: &["ip", "tc", "sysctl", "taskset"],
-                ..of("paths", "Goodput over a bad path", 210, &["--loss", "--delay", "--queue"])
-            },
+            Self::Storage => of("storage", "Encryption above TCP and below it", 340, &["ip"]),
+            Self::Packets => of("packets", "Packets of a block on a time axis", 55, &["ip"]),
+            Self::Loops => of("loops", "The same loop in user mode and in the kernel", 40, &[]),
+            Self::Paths => of("paths", "Goodput over a bad path", 210, PATHS),
         }
     }
 
@@ -215,6 +167,26 @@ impl ExperimentName {
     /// Its own options.
     #[must_use]
     pub fn axes(self) -> &'static [&'static str] {
-        self.properties().axes
+        match self {
+            Self::All | Self::Connections => &[],
+            Self::Rtt => &[
+                "--length",
+                "--power",
+                "--gateways",
+                "--load",
+                "--network-load",
+                "--count",
+                "--peers",
+            ],
+            Self::Stages => &["--size"],
+            Self::Handover => &["--size", "--relays"],
+            Self::Throughput => &["--size", "--unit", "--areas", "--peers"],
+            Self::Calls => &["--batch"],
+            Self::Scale => &["--connections", "--programs"],
+            Self::Storage => &["--size", "--delay", "--cipher"],
+            Self::Packets => &["--size", "--delay"],
+            Self::Loops => &["--steps"],
+            Self::Paths => &["--loss", "--delay", "--queue"],
+        }
     }
 }
