@@ -117,8 +117,8 @@ fn key(world: &World, name: &str) -> String {
 /// The first unit's bytes, with these options of `tasuki disk copy`.
 fn copied(world: &World, options: &[&str]) -> Vec<u8> {
     let unit = format!("iscsi://{STACK}/iqn.2026-11.tasuki:disks/0");
-    let file = world.path("copy.img");
-    let words = [&["disk", "copy", &unit, &file.display().to_string()], options].concat();
+    let file = world.path("copy.img").display().to_string();
+    let words = [&["disk", "copy", &unit, &file], options].concat();
     let _ = Running::start(world.tasuki(&words)).finish().success();
     fs::read(&file).unwrap()
 }
