@@ -5,7 +5,7 @@
 //! free, and four need twice the processors there are. Spinning must not cost them more than it
 //! saves.
 //!
-//! Streams of several programs at once are in [`at_once`].
+//! Streams of several programs at once are in [`mod@at_once`].
 
 mod at_once;
 
