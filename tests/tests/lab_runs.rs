@@ -36,7 +36,7 @@ fn eventually_has(lab: &Lab, words: &str, effects: &[Effect]) -> Value {
 #[test]
 fn parameters_have_their_effect() {
     let Some(lab) = Lab::with_rights() else { return };
-    let words = "rtt --gateways 0,4 --power 10,100 --load receiver=1,4 --rounds 3 --count 500 \
+    let words = "rtt --gateways 0,2,4 --power 10,100 --load receiver=1,4 --rounds 4 --count 500 \
                  --length 64";
     let results = eventually_has(
         &lab,
@@ -64,16 +64,16 @@ fn parameters_have_their_effect() {
 #[test]
 fn a_network_load_slows_and_a_distribution_is_whole() {
     let Some(lab) = Lab::with_rights() else { return };
-    let words = "rtt --network-load 0,80 --length 64,4096 --rounds 3 --count 200";
+    let words = "rtt --network-load 0,80 --length 64,4096 --rounds 4 --count 200";
     let effect: Effect = ("mean-by-network-load", |growth| growth > 1.0);
     let results = eventually_has(&lab, words, &[effect]);
     for name in ["Linux", mode()] {
         let distribution = points(series(figure(&results, "rtt", "distribution"), name));
         let parts: f64 = distribution.iter().flat_map(|(_, values)| values).sum();
-        assert!((parts / 3.0 - 100.0).abs() < 1.0, "{name}: {parts}");
+        assert!((parts / 4.0 - 100.0).abs() < 1.0, "{name}: {parts}");
     }
     let csv = lab.path("found-0").join("rtt-mean-by-length.csv");
-    assert_eq!(fs::read_to_string(csv).expect("a CSV file").lines().count(), 1 + 3 * 2 * 3);
+    assert_eq!(fs::read_to_string(csv).expect("a CSV file").lines().count(), 1 + 3 * 2 * 4);
 }
 
 /// Measures until all of these series fall from the first place to the last, three times at most.
