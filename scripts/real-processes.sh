@@ -16,8 +16,7 @@ everywhere="transfer parallel messages options urgent errors faults fastopen ipv
 in_fused="$everywhere crowd native offload relay processes_share_sockets esp"
 in_library="$everywhere offload"
 over_packet="$everywhere crowd native hostile malformed death ping"
-# Both drivers take the same interface. What asks about sockets alone runs over one of them.
-over_xdp="transfer parallel urgent faults ipv6 multicast crowd native hostile malformed death ping"
+over_xdp="$over_packet"
 over_wire="transfer parallel urgent errors faults ipv6 crowd native hostile death"
 # Families of programs that people run.
 programs_people_run="databases web_servers languages inetd file_transfer network_tools curl shells debuggers storage

@@ -234,32 +234,28 @@ impl Drop for SlowGroup {
     }
 }
 
-/// Calls that travel together have to be cheaper than single ones, or be marked as noisy.
-fn assert_shape_or_marks(results: &Value) {
-    let calls = figure(results, "calls", "running-other");
+/// Calls that travel together have to be cheaper than single ones. With so few rounds most points
+/// are noisy, so marks would excuse any shape.
+fn assert_shape(results: &Value) {
     for name in ["null, together", "io_uring NOP, together"] {
-        let all = series(calls, name)["points"].as_array().expect("points");
-        let is_noisy = |point: &Value| {
-            point["marks"].as_array().is_some_and(|marks| marks.iter().any(|mark| mark == "noisy"))
-        };
         let growth = growth(results, ("calls", "running-other"), name);
-        assert!(growth < 1.0 || all.iter().any(is_noisy), "{name} grows by {growth}: {all:?}");
+        assert!(growth < 1.0, "{name} grows by {growth}: {results}");
     }
 }
 
 const CALLS: &str = "calls --batch 1,100 --rounds 3 --quick --out found";
 
 #[test]
-fn a_slow_machine_gives_the_same_shapes_or_marks() {
+fn a_slow_machine_gives_the_same_shapes() {
     let Some(lab) = Lab::with_rights() else { return };
     let Some(group) = SlowGroup::new() else { return };
     let join = format!("echo $$ >{}/cgroup.procs; exec \"$0\" \"$@\"", group.0.display());
     let _ = lab.start_by(&["sh", "-c", &join], CALLS).finish_within(LONG_RUN).success();
-    assert_shape_or_marks(&lab.results("found"));
+    assert_shape(&lab.results("found"));
 }
 
 #[test]
-fn a_noisy_machine_gives_the_same_shapes_or_marks() {
+fn a_noisy_machine_gives_the_same_shapes() {
     let Some(lab) = Lab::new() else { return };
     let busy = || {
         let mut command = Command::new("sh");
@@ -269,5 +265,5 @@ fn a_noisy_machine_gives_the_same_shapes_or_marks() {
     let neighbours = [busy(), busy()];
     let _ = lab.start_by(&["env"], CALLS).finish_within(LONG_RUN).success();
     drop(neighbours);
-    assert_shape_or_marks(&lab.results("found"));
+    assert_shape(&lab.results("found"));
 }
