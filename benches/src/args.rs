@@ -18,6 +18,13 @@ pub(crate) struct Congestion {
     pub(crate) congestion: String,
 }
 
+impl Congestion {
+    /// That of all ends without the option.
+    pub(crate) fn cubic() -> Self {
+        Self { congestion: "cubic".to_owned() }
+    }
+}
+
 /// What the other end does.
 #[derive(Args)]
 pub(crate) struct ServeArgs {
@@ -57,7 +64,7 @@ pub(crate) struct ClientArgs {
     /// (goodput).
     #[arg(long, value_name = "SECONDS")]
     pub(crate) most_seconds: Option<f64>,
-    /// Print a line when the connection stands, and measure when a line comes (goodput).
+    /// Print a line when a connection stands, and measure on it when a line comes.
     #[arg(long, hide = true)]
     pub(crate) wait: bool,
     /// Use smoltcp, in this process, over this TAP device.

@@ -100,14 +100,7 @@ fn turns(args: &ClientArgs, stack: &mut Std<'_>) -> anyhow::Result<()> {
 fn goodput(args: &ClientArgs, stack: &mut Std<'_>) -> anyhow::Result<()> {
     let time = Duration::from_secs_f64(args.most_seconds.unwrap_or(GOODPUT_SECONDS));
     for &size in &args.size {
-        let mut stream = stack.connect(args.connect)?;
-        if args.wait {
-            println!("{STANDS}");
-            io::stdin().lock().read_line(&mut String::new())?;
-        }
-        Order { test: args.test, pause: 0, size, total: time.as_millis() as u64 }
-            .write(&mut stream)?;
-        let stream = Arc::new(stream);
+        let stream = Arc::new(start(args, stack, size, time.as_millis() as u64)?);
         SockRef::from(&*stream).set_linger(Some(Duration::ZERO))?;
         let (writer, buffer) = (Arc::clone(&stream), vec![0xa5; size as usize]);
         std::thread::spawn(move || while (&*writer).write_all(&buffer).is_ok() {});
@@ -129,6 +122,10 @@ fn start<C: Connect>(
     total: u64,
 ) -> io::Result<C::Stream> {
     let mut stream = stack.connect(args.connect)?;
+    if args.wait {
+        println!("{STANDS}");
+        io::stdin().lock().read_line(&mut String::new())?;
+    }
     Order { test: args.test, pause: 0, size, total }.write(&mut stream)?;
     Ok(stream)
 }

@@ -64,12 +64,7 @@ fn kinds<'a>(args: &'a CompareArgs, builds: &'a [Programs]) -> Vec<ComparedKind<
 /// The builds of Tasuki that are measured, the new one first.
 fn builds(args: &CompareArgs) -> Result<Vec<Programs>> {
     let peers = &args.peers;
-    let new = Programs {
-        tasuki: args.tasuki.clone(),
-        native: std::env::current_exe()?,
-        peers: peers.clone(),
-        build: Build::New,
-    };
+    let new = Programs::new(&args.tasuki, peers)?;
     let before = args.before.as_ref().map(|tasuki| Programs {
         tasuki: tasuki.clone(),
         native: tasuki.with_file_name("tasuki-bench"),

@@ -61,6 +61,16 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
+    /// The present build of Tasuki: this command, and this very program.
+    pub(crate) fn new(tasuki: &Path, peers: &Path) -> Result<Self> {
+        Ok(Self {
+            tasuki: tasuki.to_owned(),
+            native: std::env::current_exe()?,
+            peers: peers.to_owned(),
+            build: Build::New,
+        })
+    }
+
     /// The program at the ends of a set-up.
     fn ends(&self, setup: Setup) -> Result<PathBuf> {
         let native = setup.tasuki().is_some_and(|tasuki| tasuki.native);

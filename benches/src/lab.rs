@@ -16,7 +16,9 @@ mod calls;
 mod derived;
 pub(crate) mod engine;
 pub(crate) mod experiment;
-mod folder;
+#[cfg(test)]
+mod figure_of;
+pub(crate) mod folder;
 mod frames;
 mod handover;
 mod loops;

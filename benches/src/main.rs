@@ -36,6 +36,7 @@
 //! states: round trips in both states of the machine
 //! programs idle fairness applications: whole instances
 //! instruments clients: bells, sleeps and stages; commands from start to end
+//! late_host: hosts that are made when they are needed
 //! hosts operations client serve: namespaces, operations, both ends
 //! bridged: two instances on one bridge
 //! report native smoltcp_peer turns: tables; the stacks besides `std::net`; two processes
@@ -65,6 +66,7 @@ mod hosts;
 mod idle;
 mod instruments;
 mod lab;
+mod late_host;
 mod loops;
 mod machine;
 mod many_connections;

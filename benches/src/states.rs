@@ -20,7 +20,7 @@ use crate::hosts::{Host, Programs};
 use crate::machine::{MachineState, Spinners, Watch};
 use crate::median::median;
 use crate::row::Sample;
-use crate::setup::{Build, Role, Setup};
+use crate::setup::{Role, Setup};
 
 /// What `states` runs.
 #[derive(Args)]
@@ -86,13 +86,8 @@ pub(crate) fn run(args: &StatesArgs) -> Result<()> {
 fn measure(args: &StatesArgs) -> Result<Vec<StateTrip>> {
     let tasuki = &args.tasuki;
     ensure!(tasuki.exists(), "{} is not there: `make build` makes it", tasuki.display());
-    let programs = Programs {
-        tasuki: tasuki.clone(),
-        native: std::env::current_exe()?,
-        peers: Path::new("target/peers").to_owned(),
-        build: Build::New,
-    };
-    let congestion = Congestion { congestion: "cubic".to_owned() };
+    let programs = Programs::new(tasuki, Path::new("target/peers"))?;
+    let congestion = Congestion::cubic();
     let host = |&setup: &Setup| Host::new(setup, Role::Client, &programs, &congestion, false);
     let hosts = args.only.iter().map(host).collect::<Result<Vec<_>>>()?;
     let mut trips = Vec::new();

@@ -1,7 +1,7 @@
 //! The set-ups of one kind and role: what the engine of the lab measures together, in turn.
 //!
-//! Each round has hosts of its own. So a place in memory that favours one build does so in one
-//! round only.
+//! Each round has hosts of its own, the first one those of the warm-up. So a place in memory that
+//! favours one build does so in one round only.
 
 use anyhow::{Context as _, Result};
 use lab::Figure;
@@ -9,17 +9,17 @@ use lab::Figure;
 use super::measures::{plans, series, values, word};
 use super::plan::{Plan, measure};
 use crate::args::CompareArgs;
-use crate::hosts::{Host, Programs};
+use crate::hosts::Programs;
 use crate::lab::experiment::{FigurePlan, LabExperiment, MeasuredValues};
+use crate::late_host::LateHost;
 use crate::row::Row;
 use crate::setup::{Role, Setup};
 
 /// A set-up with one build of Tasuki.
 struct ComparedSetup<'a> {
-    setup: Setup,
     programs: &'a Programs,
-    /// Of this round, once it was needed.
-    host: Option<Host>,
+    /// Of this round.
+    host: LateHost,
 }
 
 /// See the module.
@@ -42,7 +42,8 @@ impl<'a> ComparedKind<'a> {
         members: impl Iterator<Item = (Setup, &'a Programs)>,
         plans: Vec<&'static Plan>,
     ) -> Self {
-        let member = |(setup, programs)| ComparedSetup { setup, programs, host: None };
+        let member =
+            |(setup, programs)| ComparedSetup { programs, host: LateHost::new(setup, role) };
         let members = members.map(member).collect();
         Self { args, kind, role, plans, members, round: None, rows: Vec::new() }
     }
@@ -71,7 +72,7 @@ impl<'a> ComparedKind<'a> {
         if let Some(before) = &args.before {
             words.push_str(&format!(" --before {}", before.display()));
         }
-        let mut only: Vec<String> = self.members.iter().map(|it| word(&it.setup)).collect();
+        let mut only: Vec<String> = self.members.iter().map(|it| word(&it.host.setup())).collect();
         only.dedup();
         format!("{words} --only {} --role {}", only.join(","), word(&self.role))
     }
@@ -79,7 +80,7 @@ impl<'a> ComparedKind<'a> {
 
 impl LabExperiment for ComparedKind<'_> {
     fn figures(&self) -> Vec<FigurePlan> {
-        let has_base = self.members.iter().any(|member| member.setup == self.kind);
+        let has_base = self.members.iter().any(|member| member.host.setup() == self.kind);
         plans(self.kind, self.role, has_base, &self.words())
     }
 
@@ -90,32 +91,24 @@ impl LabExperiment for ComparedKind<'_> {
 
     fn setups(&self) -> Vec<String> {
         let end = if self.role == Role::Server { " as server" } else { "" };
-        let title = |it: &ComparedSetup| series(it.setup, it.programs.build);
+        let title = |it: &ComparedSetup| series(it.host.setup(), it.programs.build);
         self.members.iter().map(|it| format!("{}{end}", title(it))).collect()
     }
 
     fn begin_round(&mut self, round: u32) {
-        self.round = Some(round);
-        self.members.iter_mut().for_each(|member| member.host = None);
+        if self.round.replace(round).is_some() {
+            self.members.iter_mut().for_each(|member| member.host.remove());
+        }
     }
 
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
         let plan = *self.plans.get(point).context("a measurement")?;
         let member = self.members.get_mut(setup).context("a set-up")?;
-        if plan.sizes(member.setup, self.role).is_none() {
+        if plan.sizes(member.host.setup(), self.role).is_none() {
             return Ok(MeasuredValues::default());
         }
         let args = self.args;
-        let host = match &mut member.host {
-            Some(host) => host,
-            none => none.insert(Host::new(
-                member.setup,
-                self.role,
-                member.programs,
-                &args.congestion,
-                !args.unpinned,
-            )?),
-        };
+        let host = member.host.get(member.programs, &args.congestion, !args.unpinned)?;
         let rows = measure(host, self.round.unwrap_or(0), plan, args.quick)?;
         let readings = rows.iter().flat_map(values).collect();
         if self.round.is_some() {

@@ -4,7 +4,6 @@
 //! The file is written after every round, marked as partial until the end. So a run that is ended
 //! early leaves what it found.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -18,6 +17,7 @@ use crate::described;
 use crate::lab::calibration::Calibrator;
 use crate::lab::engine::{EngineLimits, Surroundings, run};
 use crate::lab::experiment::LabExperiment;
+use crate::lab::folder::replace;
 use crate::lab::new_results;
 use crate::lab::notebook::Notebook;
 use crate::progress::LabProgress;
@@ -98,10 +98,7 @@ impl Record {
         self.results.experiments = vec![found];
         self.results.made.seconds = self.began.elapsed().as_secs();
         self.results.check().context("results that `tasuki lab` would refuse")?;
-        let beside = file.with_extension("json.new");
-        fs::write(&beside, serde_json::to_vec(&self.results)?)
-            .and_then(|()| fs::rename(&beside, file))
-            .with_context(|| format!("writing the results {}", file.display()))
+        replace(file, &serde_json::to_vec(&self.results)?)
     }
 }
 

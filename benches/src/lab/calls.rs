@@ -3,7 +3,7 @@
 //! calls` measures, in a process of its own, since it ties itself to a processor.
 
 use anyhow::Result;
-use lab::plan::LabOptions;
+use lab::plan::{LabOptions, listed};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 
 use super::derived::Reference;
@@ -122,7 +122,6 @@ fn mixed_readings(found: &MixedFigure) -> Vec<MeasuredValue> {
 
 impl LabExperiment for PackagedCalls {
     fn figures(&self) -> Vec<FigurePlan> {
-        let batches: Vec<String> = self.batches.iter().map(ToString::to_string).collect();
         let plan = |(name, place, ..): &(&str, &str, bool, bool)| FigurePlan {
             name: (*name).to_owned(),
             title: format!("Time of a call: {place}"),
@@ -134,7 +133,7 @@ impl LabExperiment for PackagedCalls {
             unit: "ns",
             direction: Direction::Lower,
             base: Some(GETPID),
-            words: format!("calls --batch {}", batches.join(",")),
+            words: format!("calls --batch {}", listed(&self.batches)),
             is_judged: true,
             kind: FigureKind::Lines,
             second: None,

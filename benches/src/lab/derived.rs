@@ -125,37 +125,12 @@ pub(crate) fn ratios(point: &Point, unit: &Point) -> Option<Point> {
 
 #[cfg(test)]
 mod tests {
-    use lab::{Axis, FigureKind, Scale};
-
     use super::*;
+    use crate::lab::figure_of::figure_of;
 
     fn figure() -> Figure {
-        let point = |x, values: [f64; 2]| Point {
-            x,
-            y: 0.0,
-            samples: [0, 1].map(|round| Sample { round, value: values[round as usize] }).to_vec(),
-            warm_up: 0,
-            discarded: 0,
-            marks: Vec::new(),
-        };
-        let series = |name: &str, by: f64| Series {
-            name: name.to_owned(),
-            reference: false,
-            points: vec![point(0.0, [by, 2.0 * by]), point(2.0, [3.0 * by, 6.0 * by])],
-        };
-        Figure {
-            name: "mean".to_owned(),
-            title: "Mean".to_owned(),
-            axis: Axis { title: "gateways".to_owned(), unit: String::new(), scale: Scale::Linear },
-            unit: "µs".to_owned(),
-            direction: Direction::Lower,
-            command: "none".to_owned(),
-            base: Some("Linux".to_owned()),
-            kind: FigureKind::Lines,
-            second: None,
-            lanes: Vec::new(),
-            series: vec![series("Linux", 10.0), series("split", 20.0)],
-        }
+        let by = |by: f64| vec![(0.0, vec![by, 2.0 * by]), (2.0, vec![3.0 * by, 6.0 * by])];
+        figure_of("mean", Direction::Lower, "Linux", &[("Linux", by(10.0)), ("split", by(20.0))])
     }
 
     #[test]

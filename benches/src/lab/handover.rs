@@ -3,7 +3,7 @@
 //! each in a process of its own, since they tie themselves to a processor.
 
 use anyhow::{Context as _, Result};
-use lab::plan::{LabOptions, Places};
+use lab::plan::{LabOptions, chosen_places, listed};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 
 use super::derived::Reference;
@@ -41,15 +41,10 @@ impl Handovers {
         } else {
             (&SIZES[..], &RELAYS[..])
         };
-        // Who names one axis alone gets no other.
-        let chosen = |own: &Option<Places>, other: &Option<Places>, usual: &[u32]| match own {
-            Some(given) => given.all().to_vec(),
-            None if other.is_some() => Vec::new(),
-            None => usual.to_vec(),
-        };
+        let given = (options.size.as_ref(), options.relays.as_ref());
         Self {
-            sizes: chosen(&options.size, &options.relays, sizes),
-            relays: chosen(&options.relays, &options.size, relays),
+            sizes: chosen_places(given.0, given.1, sizes),
+            relays: chosen_places(given.1, given.0, relays),
             rounds: if options.quick { QUICK_ROUNDS } else { ROUNDS },
         }
     }
@@ -75,7 +70,6 @@ impl Handovers {
 
 impl LabExperiment for Handovers {
     fn figures(&self) -> Vec<FigurePlan> {
-        let list = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let plan = |name: &str, title: &str, base| FigurePlan {
             name: name.to_owned(),
             title: title.to_owned(),
@@ -83,7 +77,7 @@ impl LabExperiment for Handovers {
             unit: "ns",
             direction: Direction::Lower,
             base: Some(base),
-            words: format!("handover --size {}", list(&self.sizes)),
+            words: format!("handover --size {}", listed(&self.sizes)),
             is_judged: true,
             kind: FigureKind::Lines,
             second: None,
@@ -98,7 +92,7 @@ impl LabExperiment for Handovers {
                     unit: String::new(),
                     scale: Scale::Linear,
                 },
-                words: format!("handover --relays {}", list(&self.relays)),
+                words: format!("handover --relays {}", listed(&self.relays)),
                 ..plan("relays", "Calls that servers hand on, time of a call", RELAYED)
             },
         ]

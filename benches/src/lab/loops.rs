@@ -3,7 +3,7 @@
 //! processor.
 
 use anyhow::{Context as _, Result};
-use lab::plan::LabOptions;
+use lab::plan::{LabOptions, listed};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 
 use super::derived::{Reference, share_of_base};
@@ -78,7 +78,6 @@ impl Loops {
 
 impl LabExperiment for Loops {
     fn figures(&self) -> Vec<FigurePlan> {
-        let steps: Vec<String> = self.steps.iter().map(ToString::to_string).collect();
         let plan = |kind: LoopKind| FigurePlan {
             name: kind.name().to_owned(),
             title: format!("{}: time of a loop", described(kind).0),
@@ -86,7 +85,7 @@ impl LabExperiment for Loops {
             unit: "ns",
             direction: Direction::Lower,
             base: Some(USER),
-            words: format!("loops --steps {}", steps.join(",")),
+            words: format!("loops --steps {}", listed(&self.steps)),
             is_judged: true,
             kind: FigureKind::Lines,
             second: None,

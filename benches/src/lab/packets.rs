@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use lab::plan::{LabOptions, Places};
+use lab::plan::{LabOptions, Places, listed};
 use lab::statistics::median;
 use lab::{Axis, Direction, Figure, FigureKind, Lane, Scale};
 
@@ -67,9 +67,8 @@ impl PacketTimes {
     }
 
     fn words(&self, sizes: &[u32]) -> String {
-        let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
         let quick = if self.quick { " --quick" } else { "" };
-        format!("packets --size {} --delay {}{quick}", sizes.join(","), self.delay)
+        format!("packets --size {} --delay {}{quick}", listed(sizes), self.delay)
     }
 
     /// The timeline of a size; `None` before all transports were recorded.

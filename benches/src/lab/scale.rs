@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use lab::plan::{LabOptions, LabSetup, Places};
+use lab::plan::{LabOptions, LabSetup, chosen_places, listed};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 
 use self::program::{ScaleCost, ScalePace};
@@ -16,7 +16,8 @@ use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues
 use crate::args::Congestion;
 use crate::clients::run_client;
 use crate::hosts::{Host, Programs};
-use crate::setup::{Build, Role, Setup};
+use crate::late_host::LateHost;
+use crate::setup::{Role, Setup};
 
 const CONNECTIONS: [u32; 5] = [1, 10, 100, 1000, 10_000];
 const QUICK_CONNECTIONS: [u32; 3] = [1, 100, 1000];
@@ -125,11 +126,9 @@ pub(crate) struct ManyAtOnce {
     programs: Vec<u32>,
     quick: bool,
     seconds: f64,
-    setups: Vec<Setup>,
+    hosts: Vec<LateHost>,
     /// Whose build is measured.
     builds: Programs,
-    /// Made when they are needed first, and kept.
-    hosts: Vec<Option<Host>>,
 }
 
 impl ManyAtOnce {
@@ -139,48 +138,28 @@ impl ManyAtOnce {
             true => (&QUICK_CONNECTIONS[..], &QUICK_PROGRAMS[..]),
             false => (&CONNECTIONS[..], &PROGRAMS[..]),
         };
-        // Who names one axis alone gets no other.
-        let chosen = |own: &Option<Places>, other: &Option<Places>, usual: &[u32]| match own {
-            Some(given) => given.all().to_vec(),
-            None if other.is_some() => Vec::new(),
-            None => usual.to_vec(),
-        };
-        let setups: Vec<Setup> = SETUPS
-            .iter()
-            .filter(|(setup, _)| options.has(*setup))
-            .map(|(_, setup)| *setup)
-            .collect();
+        let given = (options.connections.as_ref(), options.programs.as_ref());
+        let setups = SETUPS.iter().filter(|(setup, _)| options.has(*setup));
+        let hosts: Vec<LateHost> =
+            setups.map(|(_, setup)| LateHost::new(*setup, Role::Client)).collect();
         ensure!(
-            !setups.is_empty(),
+            !hosts.is_empty(),
             "--only leaves nothing to measure: it has linux, split and fused, since no programs \
              share an instance in mode library"
         );
-        let mut made = Self {
-            connections: chosen(&options.connections, &options.programs, connections),
-            programs: chosen(&options.programs, &options.connections, programs),
+        Ok(Self {
+            connections: chosen_places(given.0, given.1, connections),
+            programs: chosen_places(given.1, given.0, programs),
             quick: options.quick,
             seconds: if options.quick { QUICK_SECONDS } else { SECONDS },
-            hosts: Vec::new(),
-            setups,
-            builds: Programs {
-                tasuki: tasuki.to_path_buf(),
-                native: std::env::current_exe()?,
-                peers: Default::default(),
-                build: Build::New,
-            },
-        };
-        made.hosts.resize_with(made.setups.len(), || None);
-        Ok(made)
+            hosts,
+            builds: Programs::new(tasuki, Path::new(""))?,
+        })
     }
 
     fn host(&mut self, setup: usize) -> Result<&Host> {
-        let slot = self.hosts.get_mut(setup).context("a set-up")?;
-        if slot.is_none() {
-            let congestion = Congestion { congestion: "cubic".to_owned() };
-            *slot =
-                Some(Host::new(self.setups[setup], Role::Client, &self.builds, &congestion, true)?);
-        }
-        slot.as_ref().context("a host")
+        let host = self.hosts.get_mut(setup).context("a set-up")?;
+        host.get(&self.builds, &Congestion::cubic(), true)
     }
 
     /// A quick run waits for idle connections only once, with most of them.
@@ -221,13 +200,10 @@ fn jain(shares: &[f64]) -> f64 {
     if squares > 0.0 { sum * sum / squares / shares.len() as f64 } else { 1.0 }
 }
 
-fn list(all: &[u32]) -> String {
-    all.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
-}
-
 impl LabExperiment for ManyAtOnce {
     fn figures(&self) -> Vec<FigurePlan> {
-        let base = self.setups.contains(&Setup::LinuxOn).then_some(LINUX);
+        let base = self.hosts.iter().any(|host| host.setup() == Setup::LinuxOn);
+        let base = base.then_some(LINUX);
         let of_costs = COSTS.iter().map(|cost| FigurePlan {
             name: cost.name.to_owned(),
             title: cost.title.to_owned(),
@@ -235,7 +211,7 @@ impl LabExperiment for ManyAtOnce {
             unit: cost.unit,
             direction: cost.direction,
             base: base.filter(|_| cost.has_base),
-            words: format!("scale --connections {}", list(&self.connections)),
+            words: format!("scale --connections {}", listed(&self.connections)),
             is_judged: cost.is_judged,
             kind: FigureKind::Lines,
             second: None,
@@ -247,7 +223,7 @@ impl LabExperiment for ManyAtOnce {
             unit,
             direction: Direction::Higher,
             base,
-            words: format!("scale --programs {}", list(&self.programs)),
+            words: format!("scale --programs {}", listed(&self.programs)),
             is_judged,
             kind: FigureKind::Lines,
             second: None,
@@ -266,7 +242,7 @@ impl LabExperiment for ManyAtOnce {
     }
 
     fn setups(&self) -> Vec<String> {
-        self.setups.iter().map(|setup| setup.title().to_owned()).collect()
+        self.hosts.iter().map(|host| host.setup().title().to_owned()).collect()
     }
 
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
@@ -354,6 +330,6 @@ mod tests {
         assert_eq!((both.connections.len(), both.programs.len()), (3, 2));
         assert_eq!(both.points().len(), 5);
         let linux = made("scale --only linux --programs 2");
-        assert_eq!((linux.setups.len(), linux.points()), (1, vec!["2 programs".to_owned()]));
+        assert_eq!((linux.hosts.len(), linux.points()), (1, vec!["2 programs".to_owned()]));
     }
 }

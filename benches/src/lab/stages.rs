@@ -12,7 +12,7 @@ mod paper;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use lab::plan::{LabOptions, LabSetup};
+use lab::plan::{LabOptions, LabSetup, listed};
 use lab::{Direction, Figure, FigureKind, SecondAxis, Series};
 use serde_json::Value;
 
@@ -150,7 +150,6 @@ fn parts(report: &Value, key: &str, names: &[&str]) -> Result<Vec<(usize, f64)>>
 
 impl LabExperiment for SendStages {
     fn figures(&self) -> Vec<FigurePlan> {
-        let sizes: Vec<String> = self.sizes.iter().map(ToString::to_string).collect();
         let plan = |(name, title, parts, _): &(&str, &str, &[&str], &str)| FigurePlan {
             name: (*name).to_owned(),
             title: (*title).to_owned(),
@@ -158,7 +157,7 @@ impl LabExperiment for SendStages {
             unit: "µs",
             direction: Direction::Lower,
             base: None,
-            words: format!("stages --size {}", sizes.join(",")),
+            words: format!("stages --size {}", listed(&self.sizes)),
             is_judged: false,
             kind: FigureKind::StackedBars,
             second: Some(SecondAxis {

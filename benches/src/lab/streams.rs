@@ -11,7 +11,7 @@ mod setups;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use lab::plan::{ExperimentName, LabOptions};
+use lab::plan::{ExperimentName, LabOptions, listed};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 
 use self::setups::{StreamSetup, chosen, further};
@@ -22,7 +22,6 @@ use super::units::UnitSweep;
 use crate::clients::output_of;
 use crate::hosts::{Host, Programs};
 use crate::row::Sample;
-use crate::setup::Build;
 
 /// Bytes of a write.
 const SIZES: [u32; 7] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
@@ -137,12 +136,8 @@ impl Streams {
         options: &LabOptions,
     ) -> Result<Self> {
         let peers = options.peers.as_deref().filter(|_| name == ExperimentName::Throughput);
-        let programs = Programs {
-            tasuki: tasuki.to_path_buf(),
-            native: std::env::current_exe()?,
-            peers: options.peers.clone().unwrap_or_default(),
-            build: Build::New,
-        };
+        let peers_folder = options.peers.clone().unwrap_or_default();
+        let programs = Programs::new(tasuki, &peers_folder)?;
         Ok(Self {
             name,
             figures,
@@ -188,8 +183,7 @@ impl Streams {
 
 impl LabExperiment for Streams {
     fn figures(&self) -> Vec<FigurePlan> {
-        let sizes: Vec<String> = self.sizes.iter().map(ToString::to_string).collect();
-        let sizes = sizes.join(",");
+        let sizes = listed(&self.sizes);
         let has_base = self.setups.iter().any(StreamSetup::is_base);
         let plan = |figure: &StreamFigure| FigurePlan {
             name: figure.name.to_owned(),

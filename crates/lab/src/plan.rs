@@ -18,5 +18,5 @@ mod tests;
 pub use experiment::ExperimentName;
 pub use options::{LabOptions, StorageCipher};
 pub use percents::{Percents, percent};
-pub use places::{HostEnd, HostPlaces, Places};
+pub use places::{HostEnd, HostPlaces, Places, chosen_places, listed};
 pub use setups::LabSetup;

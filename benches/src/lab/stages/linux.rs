@@ -19,7 +19,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::args::Congestion;
 use crate::cleanup::CleanUp;
 use crate::hosts::{Host, Programs};
-use crate::setup::{Build, Role, Setup};
+use crate::setup::{Role, Setup};
 
 /// Places in [`super::SEND`].
 const ETHERNET: usize = 5;
@@ -42,13 +42,8 @@ pub(super) struct LinuxSends {
 
 impl LinuxSends {
     pub(super) fn new(tasuki: &Path) -> Result<Self> {
-        let programs = Programs {
-            tasuki: tasuki.to_path_buf(),
-            native: std::env::current_exe()?,
-            peers: PathBuf::new(),
-            build: Build::New,
-        };
-        let congestion = Congestion { congestion: "cubic".to_owned() };
+        let programs = Programs::new(tasuki, Path::new(""))?;
+        let congestion = Congestion::cubic();
         let host = Host::new(Setup::LinuxOn, Role::Client, &programs, &congestion, true)?;
         // A kernel that allows no tracing has a bar of one part.
         Ok(Self { host, tracing: TracingInstance::new().ok() })

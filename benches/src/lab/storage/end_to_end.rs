@@ -32,40 +32,20 @@ pub(super) fn sentence(figure: &Figure) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use lab::{Axis, Direction, FigureKind, Point, Sample, Scale, Series};
+    use lab::Direction;
 
     use super::*;
+    use crate::lab::figure_of::figure_of;
 
     fn figure(name: &str, encrypted: &[[f64; 2]]) -> Figure {
-        let point = |(x, values): (usize, &[f64; 2])| Point {
-            x: x as f64,
-            y: 0.0,
-            samples: [0, 1].map(|round| Sample { round, value: values[round as usize] }).to_vec(),
-            warm_up: 0,
-            discarded: 0,
-            marks: Vec::new(),
+        let placed = |all: &[[f64; 2]]| {
+            (0..).zip(all).map(|(x, values)| (f64::from(x), values.to_vec())).collect()
         };
-        let series = |name: &str, all: &[[f64; 2]]| Series {
-            name: name.to_owned(),
-            reference: false,
-            points: all.iter().enumerate().map(point).collect(),
-        };
-        Figure {
-            name: name.to_owned(),
-            title: name.to_owned(),
-            axis: Axis { title: "bytes".to_owned(), unit: "B".to_owned(), scale: Scale::Log },
-            unit: "MiB/s".to_owned(),
-            direction: Direction::Higher,
-            command: "none".to_owned(),
-            base: Some("esp".to_owned()),
-            kind: FigureKind::Lines,
-            second: None,
-            lanes: Vec::new(),
-            series: vec![
-                series(ReadyMemory::PLAIN, &[[100.0, 200.0]; 2]),
-                series(ReadyMemory::END_TO_END, encrypted),
-            ],
-        }
+        let series = [
+            (ReadyMemory::PLAIN, placed(&[[100.0, 200.0]; 2])),
+            (ReadyMemory::END_TO_END, placed(encrypted)),
+        ];
+        figure_of(name, Direction::Higher, "esp", &series)
     }
 
     #[test]

@@ -89,41 +89,19 @@ pub(super) fn sentence(share: &Figure) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use lab::{Axis, FigureKind, Point, Sample, Scale, Series};
+    use lab::Series;
 
     use super::*;
+    use crate::lab::figure_of::figure_of;
 
     fn figure(name: &str, direction: Direction) -> Figure {
-        let point = |x, value| Point {
-            x,
-            y: 0.0,
-            samples: vec![Sample { round: 0, value }],
-            warm_up: 0,
-            discarded: 0,
-            marks: Vec::new(),
-        };
-        let series = |name: &str, by: f64| Series {
-            name: name.to_owned(),
-            reference: false,
-            points: vec![point(65_536.0, 10.0 * by), point(4_194_304.0, 20.0 * by)],
-        };
-        Figure {
-            name: name.to_owned(),
-            title: name.to_owned(),
-            axis: Axis { title: "bytes".to_owned(), unit: "B".to_owned(), scale: Scale::Log },
-            unit: "x".to_owned(),
-            direction,
-            command: "none".to_owned(),
-            base: Some("3DES by ESP".to_owned()),
-            kind: FigureKind::Lines,
-            second: None,
-            lanes: Vec::new(),
-            series: vec![
-                series("3DES by ESP", 1.0),
-                series(ReadyBlocks::CLEAR, 100.0),
-                series(ReadyBlocks::ABOVE, 1.1),
-            ],
-        }
+        let by = |by: f64| vec![(65_536.0, vec![10.0 * by]), (4_194_304.0, vec![20.0 * by])];
+        let series = [
+            ("3DES by ESP", by(1.0)),
+            (ReadyBlocks::CLEAR, by(100.0)),
+            (ReadyBlocks::ABOVE, by(1.1)),
+        ];
+        figure_of(name, direction, "3DES by ESP", &series)
     }
 
     #[test]

@@ -9,6 +9,7 @@ use user::exit::say;
 use crate::args::Congestion;
 use crate::hosts::{Host, Programs, try_pasta};
 use crate::lab::peers::peers_in;
+use crate::late_host::LateHost;
 use crate::setup::{Role, Setup};
 
 /// The kernel, and Tasuki in its modes: at the client's end, and with the kernel as client.
@@ -35,59 +36,49 @@ const BOTH_ENDS: [(LabSetup, Setup); 3] = [
     (LabSetup::Library, Setup::BridgeLibrary),
 ];
 
-/// A set-up, with its hosts once they were needed.
-pub(super) struct StreamSetup {
-    setup: Setup,
-    role: Role,
-    host: Option<Host>,
-}
+/// A set-up and its hosts.
+pub(super) struct StreamSetup(LateHost);
 
 impl StreamSetup {
     fn client(setup: Setup) -> Self {
-        Self { setup, role: Role::Client, host: None }
+        Self(LateHost::new(setup, Role::Client))
     }
 
     /// The name of its series.
     pub(super) fn title(&self) -> String {
-        let from = if self.role == Role::Server { "Linux to " } else { "" };
-        format!("{from}{}", self.setup.title())
+        let from = if self.0.role() == Role::Server { "Linux to " } else { "" };
+        format!("{from}{}", self.0.setup().title())
     }
 
     /// The kernel's, that others are compared with.
     pub(super) fn is_base(&self) -> bool {
-        self.setup.base() == self.setup
+        self.0.setup().base() == self.0.setup()
     }
 
     /// Are client and server both on Tasuki?
     pub(super) fn is_tasuki_at_both_ends(&self) -> bool {
-        self.setup.is_tasuki_at_both_ends()
+        self.0.setup().is_tasuki_at_both_ends()
     }
 
     /// By the native API?
     pub(super) fn is_native(&self) -> bool {
-        self.setup.tasuki().is_some_and(|tasuki| tasuki.native)
+        self.0.setup().tasuki().is_some_and(|tasuki| tasuki.native)
     }
 
     /// Are units swept for it? They are the client's, and the peers have none.
     pub(super) fn has_cells(&self) -> bool {
-        let is_client = self.role == Role::Client && !self.setup.is_tasuki_at_both_ends();
-        is_client && !self.setup.is_peer()
+        let setup = self.0.setup();
+        self.0.role() == Role::Client && !setup.is_tasuki_at_both_ends() && !setup.is_peer()
     }
 
-    /// Its hosts, which are made now or were made before.
+    /// Its hosts.
     ///
     /// # Errors
     /// If they cannot be made.
     pub(super) fn host(&mut self, programs: &Programs) -> Result<&Host> {
-        let Self { setup, role, host } = self;
-        Ok(match host {
-            Some(host) => host,
-            none => {
-                let is_rootless = setup.is_rootless();
-                let congestion = if is_rootless { machines_own()? } else { "cubic".to_owned() };
-                none.insert(Host::new(*setup, *role, programs, &Congestion { congestion }, true)?)
-            }
-        })
+        let is_rootless = self.0.setup().is_rootless();
+        let congestion = if is_rootless { machines_own()? } else { Congestion::cubic() };
+        self.0.get(programs, &congestion, true)
     }
 }
 
@@ -102,7 +93,7 @@ pub(super) fn chosen(options: &LabOptions) -> Vec<StreamSetup> {
         setups.push(StreamSetup::client(setup));
         let is_first = setups.len() == 2;
         if options.has(LabSetup::Linux) && setup != Setup::LinuxOn && (is_first || !options.quick) {
-            setups.push(StreamSetup { role: Role::Server, ..StreamSetup::client(setup) });
+            setups.push(StreamSetup(LateHost::new(setup, Role::Server)));
         }
     }
     setups
@@ -131,7 +122,7 @@ fn rootless(options: &LabOptions) -> Vec<StreamSetup> {
         && let Err(error) = try_pasta()
     {
         say(format_args!("Linux is left out: it needs pasta (of passt), which says: {error:#}"));
-        setups.retain(|it| it.setup != Setup::Pasta);
+        setups.retain(|it| it.0.setup() != Setup::Pasta);
     }
     setups
 }
@@ -141,9 +132,10 @@ fn named(options: &LabOptions, all: &[(LabSetup, Setup)]) -> impl Iterator<Item 
 }
 
 /// The machine's congestion control, which no user needs a right for.
-fn machines_own() -> Result<String> {
+fn machines_own() -> Result<Congestion> {
     let path = "/proc/sys/net/ipv4/tcp_congestion_control";
-    Ok(std::fs::read_to_string(path).context(path)?.trim().to_owned())
+    let congestion = std::fs::read_to_string(path).context(path)?.trim().to_owned();
+    Ok(Congestion { congestion })
 }
 
 #[cfg(test)]

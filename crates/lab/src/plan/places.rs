@@ -6,6 +6,23 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places(Vec<u32>);
 
+/// The places of an axis: those that were given, else the usual ones. Whoever names the `other`
+/// axis of an experiment alone gets none of this one.
+#[must_use]
+pub fn chosen_places(own: Option<&Places>, other: Option<&Places>, usual: &[u32]) -> Vec<u32> {
+    match own {
+        Some(given) => given.all().to_vec(),
+        None if other.is_some() => Vec::new(),
+        None => usual.to_vec(),
+    }
+}
+
+/// Places as an option takes them: `1,2,4`.
+#[must_use]
+pub fn listed(places: &[u32]) -> String {
+    places.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
 /// How a range `a..b` goes from `a` to `b`.
 #[derive(Debug, Clone, Copy)]
 enum Stride {
