@@ -8,29 +8,56 @@ use std::fs;
 use serde_json::Value;
 use tasuki_tests::{Lab, figure, growth, mode, points, series};
 
-/// A figure, and how it has to grow from its first place to its last.
-type Effect = (&'static str, fn(f64) -> bool);
-
-/// Measures, and looks whether all effects are there. Other tests run at the same time, so there
+/// Measures, and looks what is `wrong` with the results. Other tests run at the same time, so there
 /// are three attempts.
-fn eventually_has(lab: &Lab, words: &str, effects: &[Effect]) -> Value {
+fn eventually(lab: &Lab, words: &str, wrong: impl Fn(&Value) -> Vec<String>) -> Value {
     let mut said = Vec::new();
     for attempt in 0..3 {
-        let out = format!("found-{attempt}");
-        let _ = lab.run(&format!("{words} --only linux,{} --out {out}", mode())).success();
+        let free = (0..).map(|at| format!("found-{at}")).find(|name| !lab.path(name).exists());
+        let out = free.expect("a free name");
+        let _ = lab.run(&format!("{words} --out {out}")).success();
         let results = lab.results(&out);
         assert!(results["partial"].is_null(), "{results}");
-        let wrong = effects.iter().flat_map(|(name, holds)| {
-            let growths = ["Linux", mode()].map(|setup| growth(&results, ("rtt", name), setup));
-            growths.into_iter().filter(|it| !holds(*it)).map(move |it| format!("{name}: {it}"))
-        });
-        let wrong: Vec<String> = wrong.collect();
+        let wrong = wrong(&results);
         if wrong.is_empty() {
             return results;
         }
-        said.push(wrong);
+        said.push(format!("run {attempt}: {}", wrong.join(", ")));
     }
-    panic!("in none of three runs all effects are there: {said:?}");
+    panic!("`{words}` has not in one of three runs what it must have: {said:#?}");
+}
+
+/// How a series has to grow from its first place to its last.
+type Growth = fn(f64) -> bool;
+
+/// A figure of an experiment, a series, and its growth.
+type Effect<'a> = ((&'a str, &'a str), &'a str, Growth);
+
+/// Measures until all effects are there.
+fn eventually_grows(lab: &Lab, words: &str, effects: &[Effect<'_>]) -> Value {
+    eventually(lab, words, |results| {
+        let growths = effects.iter().map(|(figure, name, holds)| {
+            let growth = growth(results, *figure, name);
+            (holds(growth), format!("{figure:?} {name}: {growth}"))
+        });
+        growths.filter(|(holds, _)| !holds).map(|(_, what)| what).collect()
+    })
+}
+
+/// Measures round trips on Linux and in this mode.
+fn eventually_has(lab: &Lab, words: &str, effects: &[(&str, Growth)]) -> Value {
+    let both = effects.iter().flat_map(|(figure, holds)| {
+        ["Linux", mode()].map(|setup| (("rtt", *figure), setup, *holds))
+    });
+    let both: Vec<Effect<'_>> = both.collect();
+    eventually_grows(lab, &format!("{words} --only linux,{}", mode()), &both)
+}
+
+/// Measures until all of these series fall from the first place to the last.
+fn eventually_falls(lab: &Lab, words: &str, figure: (&str, &str), names: &[String]) -> Value {
+    let effects: Vec<Effect<'_>> =
+        names.iter().map(|name| (figure, &name[..], (|growth| growth < 1.0) as Growth)).collect();
+    eventually_grows(lab, words, &effects)
 }
 
 #[test]
@@ -65,8 +92,7 @@ fn parameters_have_their_effect() {
 fn a_network_load_slows_and_a_distribution_is_whole() {
     let Some(lab) = Lab::with_rights() else { return };
     let words = "rtt --network-load 0,80 --length 64,4096 --rounds 4 --count 200";
-    let effect: Effect = ("mean-by-network-load", |growth| growth > 1.0);
-    let results = eventually_has(&lab, words, &[effect]);
+    let results = eventually_has(&lab, words, &[("mean-by-network-load", |growth| growth > 1.0)]);
     for name in ["Linux", mode()] {
         let distribution = points(series(figure(&results, "rtt", "distribution"), name));
         let parts: f64 = distribution.iter().flat_map(|(_, values)| values).sum();
@@ -74,22 +100,6 @@ fn a_network_load_slows_and_a_distribution_is_whole() {
     }
     let csv = lab.path("found-0").join("rtt-mean-by-length.csv");
     assert_eq!(fs::read_to_string(csv).expect("a CSV file").lines().count(), 1 + 3 * 2 * 4);
-}
-
-/// Measures until all of these series fall from the first place to the last, three times at most.
-fn eventually_falls(lab: &Lab, words: &str, figure: (&str, &str), names: &[String]) -> Value {
-    let mut said = Vec::new();
-    for attempt in 0..3 {
-        let out = format!("{}-{attempt}", figure.0);
-        let _ = lab.run(&format!("{words} --out {out}")).success();
-        let results = lab.results(&out);
-        let growths: Vec<f64> = names.iter().map(|name| growth(&results, figure, name)).collect();
-        if growths.iter().all(|growth| *growth < 1.0) {
-            return results;
-        }
-        said.push(growths);
-    }
-    panic!("in none of three runs all of {names:?} fall: {said:?}");
 }
 
 #[test]
@@ -117,17 +127,8 @@ fn a_delay_slows_reads_and_is_seen_between_packets() {
     let results = eventually_falls(&lab, words, ("storage", "read-by-delay"), &names);
     let findings = &results["experiments"][0]["findings"];
     assert!(findings.to_string().contains("Encrypted end to end, reads have"), "{findings}");
-    let mut said = Vec::new();
-    for attempt in 0..3 {
-        let out = format!("packets-{attempt}");
-        let words = format!("packets --size 32768 --rounds 1 --quick --out {out}");
-        let _ = lab.run(&words).success();
-        match delay_between_packets(&lab.results(&out)) {
-            Ok(()) => return,
-            Err(what) => said.push(what),
-        }
-    }
-    panic!("in none of three runs the delay is seen: {said:?}");
+    let words = "packets --size 32768 --rounds 1 --quick";
+    eventually(&lab, words, |results| delay_between_packets(results).err().into_iter().collect());
 }
 
 #[test]
@@ -186,31 +187,6 @@ fn delay_between_packets(results: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// A figure of an experiment, a series, and how it has to grow from its first place to its last.
-type SeriesEffect = ((&'static str, &'static str), &'static str, fn(f64) -> bool);
-
-/// As [`eventually_has`], for single series.
-fn eventually_grows(lab: &Lab, words: &str, effects: &[SeriesEffect]) -> Value {
-    let mut said = Vec::new();
-    for attempt in 0..3 {
-        let out = format!("grows-{attempt}");
-        let _ = lab.run(&format!("{words} --out {out}")).success();
-        let results = lab.results(&out);
-        assert!(results["partial"].is_null(), "{results}");
-        let growths = effects.iter().map(|(figure, name, holds)| {
-            let growth = growth(&results, *figure, name);
-            (holds(growth), format!("{figure:?} {name}: {growth}"))
-        });
-        let wrong: Vec<String> =
-            growths.filter(|(holds, _)| !holds).map(|(_, what)| what).collect();
-        if wrong.is_empty() {
-            return results;
-        }
-        said.push(wrong);
-    }
-    panic!("in none of three runs all effects are there: {said:?}");
-}
-
 #[test]
 fn relays_cost_time_and_calls_together_save_it() {
     let Some(lab) = Lab::new() else { return };
@@ -247,7 +223,7 @@ fn more_connections_take_memory_and_programs_share() {
         return;
     }
     let memory = ("scale", "memory");
-    let effects: [SeriesEffect; 2] =
+    let effects: [Effect<'_>; 2] =
         [(memory, "Linux", |growth| growth > 1.0), (memory, mode, |growth| growth > 1.0)];
     let results = eventually_grows(&lab, &format!("{words}{mode}"), &effects);
     for name in ["Linux", mode] {
@@ -286,18 +262,21 @@ fn more_steps_take_longer_in_user_mode_and_in_the_kernel() {
 fn more_bytes_take_longer_in_stages_and_areas_together_are_faster() {
     let Some(lab) = Lab::with_rights() else { return };
     let words = format!("stages --size 256,65536 --rounds 1 --quick --only linux,{}", mode());
-    let _ = lab.run(&format!("{words} --out stages")).success();
-    let results = lab.results("stages");
-    let send = figure(&results, "stages", "send");
-    let parts = send["second"]["names"].as_array().expect("names of parts").len();
-    for (name, least) in [("Linux", 1), (mode(), 8), ("paper 1: AnT", 13)] {
-        let all = points(series(send, name));
-        let (first, last) = (all[0].0, all[all.len() - 1].0);
-        let of = |x: f64| all.iter().filter(move |(at, _)| *at == x);
-        let total = |x: f64| of(x).flat_map(|(_, values)| values).sum::<f64>();
-        assert!((least..=parts).contains(&of(first).count()), "{name}: {all:?}");
-        assert!(total(last) > total(first), "{name}: {all:?}");
-    }
+    let results = eventually(&lab, &words, |results| {
+        let send = figure(results, "stages", "send");
+        let parts = send["second"]["names"].as_array().expect("names of parts").len();
+        let few = [("Linux", 1), (mode(), 8), ("paper 1: AnT", 13)].into_iter().filter(
+            |(name, least)| {
+                let all = points(series(send, name));
+                let (first, last) = (all[0].0, all[all.len() - 1].0);
+                let of = |x: f64| all.iter().filter(move |(at, _)| *at == x);
+                assert!((*least..=parts).contains(&of(first).count()), "{name}: {all:?}");
+                let total = |x: f64| of(x).flat_map(|(_, values)| values).sum::<f64>();
+                total(last) <= total(first)
+            },
+        );
+        few.map(|(name, _)| format!("more bytes take {name} no longer")).collect()
+    });
     let receive = figure(&results, "stages", "receive");
     assert!(points(series(receive, mode())).len() > 8, "{receive}");
 

@@ -132,7 +132,13 @@ impl Notebook {
             }
         }
         figures.retain(|figure| !figure.series.is_empty());
-        figures.iter_mut().for_each(mark);
+        for figure in &mut figures {
+            mark(figure);
+            // The set-up that others are compared with may have failed, or not have had its turn.
+            if figure.base_series().is_none() {
+                figure.base = None;
+            }
+        }
         let findings = of.conclude(&mut figures);
         let (name, title) = (self.name.to_owned(), self.title.to_owned());
         Experiment { name, title, findings, figures }

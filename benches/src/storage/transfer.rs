@@ -127,10 +127,7 @@ impl RecordedTransport {
         let mut capture = self.world.inside(self.world.tasuki(), &words);
         let capture = capture.stderr(Stdio::piped()).stdout(Stdio::null()).stdin(Stdio::null());
         let mut capture = capture.spawn().context("starting a capture")?;
-        let mut line = String::new();
-        let said = capture.stderr.take().context("what a capture says")?;
-        BufReader::new(said).read_line(&mut line)?;
-        ensure!(line.contains("capturing"), "no capture of {name}: {}", line.trim());
+        await_line(&mut capture, "capturing")?;
         Ok(SideRecorder { name, capture, file, stages: None })
     }
 }
@@ -140,9 +137,9 @@ impl SideRecorder {
     fn trace(&mut self, world: &StorageWorld) -> Result<()> {
         let words = ["stages", "--json", "--marks", MARKS, "-s", STAGES_SECONDS, &self.name];
         let mut stages = world.inside(world.tasuki(), &words);
-        let stages = stages.stdout(Stdio::piped()).stderr(Stdio::null()).stdin(Stdio::null());
-        self.stages = Some(stages.spawn().context("starting a trace")?);
-        Ok(())
+        let stages = stages.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
+        let stages = self.stages.insert(stages.spawn().context("starting a trace")?);
+        await_line(stages, "watching")
     }
 
     fn end(mut self) -> Result<SideRecord> {
@@ -167,6 +164,16 @@ impl Drop for SideRecorder {
             let _ = child.wait();
         }
     }
+}
+
+/// Waits until a program says on standard error that it has begun. Before, an interrupt would end
+/// it without a result.
+fn await_line(child: &mut Child, begun: &str) -> Result<()> {
+    let said = child.stderr.take().context("what a program says")?;
+    let mut line = String::new();
+    BufReader::new(said).read_line(&mut line)?;
+    ensure!(line.contains(begun), "it has not begun: {}", line.trim());
+    Ok(())
 }
 
 /// The frames of a capture, by CLOCK_MONOTONIC.

@@ -15,7 +15,8 @@ struct Fake {
     clock: Rc<Cell<u64>>,
     /// Measurements until the run is interrupted.
     left: Rc<Cell<u32>>,
-    fails: bool,
+    /// The set-up whose measurements fail.
+    fails: Option<usize>,
     count: u32,
 }
 
@@ -48,7 +49,7 @@ impl LabExperiment for Fake {
         self.clock.set(self.clock.get() + EACH);
         self.count += 1;
         self.left.set(self.left.get().saturating_sub(1));
-        if self.left.get() == 0 || (self.fails && setup == 1) {
+        if self.left.get() == 0 || (self.fails == Some(setup)) {
             bail!("it was ended");
         }
         let noise = if point == 1 { f64::from(self.count % 7) } else { 0.0 };
@@ -103,7 +104,7 @@ impl Surroundings for Around {
 
 fn fake(left: u32) -> (Fake, Around) {
     let (clock, left) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(left)));
-    let fake = Fake { clock: Rc::clone(&clock), left: Rc::clone(&left), fails: false, count: 0 };
+    let fake = Fake { clock: Rc::clone(&clock), left: Rc::clone(&left), fails: None, count: 0 };
     (fake, Around { clock, left, kept: None, rounds: 0, failures: Vec::new() })
 }
 
@@ -187,7 +188,7 @@ fn an_interrupted_run_goes_on_where_it_was() {
 #[test]
 fn a_set_up_that_fails_is_counted_told_and_given_up() {
     let (mut fake, mut around) = fake(u32::MAX);
-    fake.fails = true;
+    fake.fails = Some(1);
     let mut notebook = Notebook::new("rtt", "Round trips", &fake);
     let limits = EngineLimits { rounds: Some(6), ..limits(60) };
     run(&mut fake, &mut notebook, limits, &mut around).unwrap();
@@ -196,4 +197,16 @@ fn a_set_up_that_fails_is_counted_told_and_given_up() {
     assert_eq!(rounds_at(&found, 0, 0), 6);
     assert_eq!(around.failures.len(), PATIENCE as usize, "{:?}", around.failures);
     assert_eq!(around.failures[0], "round 1: still, b: it was ended");
+}
+
+#[test]
+fn without_its_base_a_run_goes_on() {
+    let (mut fake, mut around) = fake(u32::MAX);
+    fake.fails = Some(0);
+    let mut notebook = Notebook::new("rtt", "Round trips", &fake);
+    let limits = EngineLimits { rounds: Some(2), ..limits(60) };
+    run(&mut fake, &mut notebook, limits, &mut around).unwrap();
+    for figure in around.kept.unwrap().figures {
+        assert_eq!((figure.base, figure.series.len()), (None, 1));
+    }
 }

@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{print, print_json, table};
 use crate::cli::StagesArgs;
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::operator::Operator;
 
 /// Traces for a while and shows the result.
@@ -24,8 +24,8 @@ pub(crate) fn stages(args: &StagesArgs) -> Result<u8, Failure> {
         .map_err(|error| Failure::system("watch for signals", error))?;
     trace(&mut operator, true, 0)?;
     // Where Ctrl-C ends it sooner, the table is shown all the same.
-    let handle = signals.handle();
-    let seconds = args.seconds;
+    let (handle, seconds) = (signals.handle(), args.seconds);
+    exit::say(format_args!("watching {} for {} s", operator.name(), seconds.as_secs_f64()));
     std::thread::spawn(move || {
         std::thread::sleep(seconds);
         handle.close();
