@@ -245,6 +245,10 @@ impl Supervisor {
     /// Waits for something to happen, and deals with it.
     fn run_once(&mut self) -> Result<(), Failure> {
         self.progress()?;
+        if self.is_over() {
+            // Servers that were in the program ended with it: there is nothing left to wait for.
+            return Ok(());
+        }
         for id in std::mem::take(&mut self.again) {
             self.serve(id)?;
         }
