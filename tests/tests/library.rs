@@ -1,5 +1,8 @@
 //! Mode `library`: the stack is inside the program, and begins and ends with it.
 
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
 use rustix::process::Signal;
 use tasuki_tests::{Finished, HOST, Mode, Running, STACK, World, eventually};
 
@@ -150,6 +153,21 @@ fn a_forked_child_has_no_stack() {
 }
 
 /// Bytes that the program sent before its end arrive, though the stack ends with it.
+/// Nobody waits for servers that ended with their program: so many runs would wait for servers that
+/// hang for 90 seconds.
+#[test]
+fn an_instance_ends_with_its_program() {
+    let Some(world) = World::new() else { return };
+    let once = world.on_stack(Mode::Library, &["true"]);
+    let again = "for i in $(seq 30); do \"$0\" \"$@\" || exit 1; done";
+    let mut all = Command::new("sh");
+    all.args(["-c", again]).arg(once.get_program()).args(once.get_args());
+    let state = once.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    all.envs(state).stdin(Stdio::null());
+    let _ = Running::start(all).finish_within(Duration::from_secs(45)).success();
+    world.assert_nothing_left();
+}
+
 #[test]
 fn bytes_sent_before_the_end_arrive() {
     let Some((world, server)) = world() else { return };

@@ -3,9 +3,9 @@
 //! In a round each point is measured, and at each point all set-ups take turns; in every other
 //! round the last one is first. So a drift of the machine's speed meets all alike, and a ratio of
 //! one round means something. A point that is known well enough ([`Precision`]) is left out of
-//! later rounds, for all set-ups together. The experiment ends when no point is left, when its time
-//! is up, or after so many rounds. The first round is measured whole, however long it takes: a
-//! point without any sample is worse than a run that is late.
+//! later rounds, for all set-ups together. The experiment ends when no point is left, when the next
+//! one would end after its time, or after so many rounds. The first round is measured whole, however
+//! long it takes: a point without any sample is worse than a run that is late.
 //!
 //! Before the first round each set-up is measured once for nothing: it finds caches cold and
 //! programs on the disk. A measurement that fails is counted and told, and the next one goes on. A
@@ -73,6 +73,8 @@ struct Engine<'a> {
     setups: Vec<String>,
     /// Failures in a row, of each set-up.
     failures: Vec<u32>,
+    /// How long each point took the last time, all set-ups together.
+    turns: Vec<Duration>,
 }
 
 /// Measures until the end.
@@ -86,8 +88,9 @@ pub(crate) fn run(
     around: &mut dyn Surroundings,
 ) -> Result<EngineEnd> {
     let (points, setups) = (experiment.points(), experiment.setups());
-    let failures = vec![0; setups.len()];
-    let mut engine = Engine { experiment, notebook, limits, around, points, setups, failures };
+    let (failures, turns) = (vec![0; setups.len()], vec![Duration::ZERO; points.len()]);
+    let mut engine =
+        Engine { experiment, notebook, limits, around, points, setups, failures, turns };
     let end = engine.rounds()?;
     engine.notebook.is_over = end != EngineEnd::Interrupted;
     engine.around.keep(engine.experiment, engine.notebook)?;
@@ -109,14 +112,16 @@ impl Engine<'_> {
             let mut end = None;
             for (at, &point) in open.iter().enumerate() {
                 let done = at as f64 / open.len() as f64;
+                if round > 0 && self.is_late(self.turns[point]) {
+                    end = Some(EngineEnd::OutOfTime);
+                    break;
+                }
+                let began = self.notebook.spent;
                 if self.turn(point, round, done) {
                     end = Some(EngineEnd::Interrupted);
                     break;
                 }
-                if round > 0 && self.is_late() {
-                    end = Some(EngineEnd::OutOfTime);
-                    break;
-                }
+                self.turns[point] = self.notebook.spent.saturating_sub(began);
             }
             self.notebook.round += 1;
             if let Some(end) = end {
@@ -126,7 +131,7 @@ impl Engine<'_> {
                 open.retain(|point| !self.notebook.is_narrow(*point, &self.limits.precision));
             }
             self.around.keep(self.experiment, self.notebook)?;
-            if self.is_late() {
+            if self.is_late(Duration::ZERO) {
                 let end = if open.is_empty() { EngineEnd::Done } else { EngineEnd::OutOfTime };
                 return Ok(end);
             }
@@ -136,8 +141,11 @@ impl Engine<'_> {
         }
     }
 
-    fn is_late(&self) -> bool {
-        self.limits.rounds.is_none() && self.notebook.spent >= self.limits.time
+    /// Is the time up, or not long enough for what comes `next`?
+    fn is_late(&self, next: Duration) -> bool {
+        let end = self.notebook.spent + next;
+        self.limits.rounds.is_none()
+            && (end > self.limits.time || self.notebook.spent >= self.limits.time)
     }
 
     /// Each set-up once for nothing. `true`: interrupted.

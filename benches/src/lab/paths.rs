@@ -25,7 +25,7 @@ use crate::clients::run_client;
 use crate::row::Sample;
 
 /// Seconds of a connection. With 100 ms each way CUBIC and BBR need two to be at the link's rate.
-const SECONDS: f64 = 4.0;
+const SECONDS: f64 = 3.0;
 const QUICK_SECONDS: f64 = 1.0;
 /// The series that others are compared with.
 const BASE: &str = "Linux, CUBIC";

@@ -39,7 +39,7 @@ use crate::row::{Sample, TripDetails};
 /// Round trips of a sample, as in the paper.
 const COUNT: u32 = 2000;
 /// Seconds of a sample at most. Slow hosts do fewer round trips.
-const MOST_SECONDS: f64 = 2.0;
+const MOST_SECONDS: f64 = 1.0;
 const MOST_QUICK_SECONDS: f64 = 0.5;
 
 /// A value of a sample, which is one figure for each sweep.

@@ -27,6 +27,8 @@ const QUICK_PROGRAMS: [u32; 2] = [1, 4];
 const SETTLING: Duration = Duration::from_millis(2200);
 const IDLE: Duration = Duration::from_secs(1);
 const QUICK_IDLE: Duration = Duration::from_millis(500);
+/// Rounds from one that waits for idle connections to the next.
+const IDLE_EACH: u32 = 3;
 /// Round trips.
 const COUNT: u32 = 1000;
 const QUICK_COUNT: u32 = 200;
@@ -82,7 +84,7 @@ const COSTS: [CostFigure; 6] = [
         direction: Direction::Lower,
         has_base: true,
         is_judged: false,
-        value: |cost, _| Some(cost.memory / f64::from(1 << 20)),
+        value: |cost, _| Some(cost.memory?.all / f64::from(1 << 20)),
     },
     CostFigure {
         name: "memory-each",
@@ -93,7 +95,8 @@ const COSTS: [CostFigure; 6] = [
         is_judged: false,
         value: |cost, connections| {
             let more = f64::from(connections.saturating_sub(1));
-            (connections >= LEAST_FOR_EACH).then(|| cost.growth / more / 1024.0)
+            let growth = cost.memory?.growth;
+            (connections >= LEAST_FOR_EACH).then(|| growth / more / 1024.0)
         },
     },
     CostFigure {
@@ -125,6 +128,7 @@ pub(crate) struct ManyAtOnce {
     connections: Vec<u32>,
     programs: Vec<u32>,
     quick: bool,
+    round: u32,
     seconds: f64,
     hosts: Vec<LateHost>,
     /// Whose build is measured.
@@ -151,6 +155,7 @@ impl ManyAtOnce {
             connections: chosen_places(given.0, given.1, connections),
             programs: chosen_places(given.1, given.0, programs),
             quick: options.quick,
+            round: 0,
             seconds: if options.quick { QUICK_SECONDS } else { SECONDS },
             hosts,
             builds: Programs::new(tasuki, Path::new(""))?,
@@ -162,16 +167,17 @@ impl ManyAtOnce {
         host.get(&self.builds, &Congestion::cubic(), true)
     }
 
-    /// A quick run waits for idle connections only once, with most of them.
+    /// Waiting for idle connections takes longer than all else, and what they cost hardly varies:
+    /// every third round has it. A quick run waits only with most of them.
     fn pace(&self, connections: u32) -> ScalePace {
         let is_last = self.connections.last() == Some(&connections);
-        match (self.quick, is_last) {
-            (false, _) => ScalePace { settling: SETTLING, idle: Some(IDLE), count: COUNT },
-            (true, true) => {
-                ScalePace { settling: SETTLING, idle: Some(QUICK_IDLE), count: QUICK_COUNT }
-            }
-            (true, false) => ScalePace { settling: Duration::ZERO, idle: None, count: QUICK_COUNT },
-        }
+        let (settling, idle) = match (self.quick, is_last) {
+            (false, _) if self.round.is_multiple_of(IDLE_EACH) => (Some(SETTLING), Some(IDLE)),
+            (false, _) => (None, None),
+            (true, true) => (Some(SETTLING), Some(QUICK_IDLE)),
+            (true, false) => (Some(Duration::ZERO), None),
+        };
+        ScalePace { settling, idle, count: if self.quick { QUICK_COUNT } else { COUNT } }
     }
 
     fn measure_programs(&mut self, at: usize, setup: usize) -> Result<MeasuredValues> {
@@ -243,6 +249,10 @@ impl LabExperiment for ManyAtOnce {
 
     fn setups(&self) -> Vec<String> {
         self.hosts.iter().map(|host| host.setup().title().to_owned()).collect()
+    }
+
+    fn begin_round(&mut self, round: u32) {
+        self.round = round;
     }
 
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {

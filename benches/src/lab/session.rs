@@ -121,7 +121,8 @@ impl Session {
         let spent = self.state.spent.get(name.name()).copied().unwrap_or(0.0);
         notebook.spent = Duration::from_secs_f64(spent.max(0.0));
         let whole = options.whole_time();
-        let all: f64 = self.state.spent.values().sum();
+        // Looking at the machine between rounds takes time too.
+        let all = self.earlier as f64 + self.began.elapsed().as_secs_f64();
         let left = (whole.as_secs_f64() - all).max(0.0) * LabOptions::share(name, later);
         let time = notebook.spent + Duration::from_secs_f64(left);
         self.done = (all / whole.as_secs_f64(), time.as_secs_f64() / whole.as_secs_f64());

@@ -19,9 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long it is looked at.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ScalePace {
-    /// After the last byte, before anything is looked at. After two seconds without a byte a
-    /// connection of Tasuki keeps less memory.
-    pub(super) settling: Duration,
+    /// After the last byte, before memory is looked at; `None`: it is not. After two seconds without
+    /// a byte a connection of Tasuki keeps less memory.
+    pub(super) settling: Option<Duration>,
     /// How long idle processes are watched; `None`: not at all.
     pub(super) idle: Option<Duration>,
     /// Round trips.
@@ -33,8 +33,13 @@ pub(super) struct ScalePace {
 pub(super) struct ScaleCost {
     pub(super) trips: ManyConnections,
     pub(super) idle: Option<IdleCost>,
-    /// Bytes of all processes of this end, and of its sockets in the kernel.
-    pub(super) memory: f64,
+    pub(super) memory: Option<EndMemory>,
+}
+
+/// Bytes of all processes of this end, and of its sockets in the kernel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EndMemory {
+    pub(super) all: f64,
     /// The part of it that came with all connections but the first.
     pub(super) growth: f64,
 }
@@ -108,8 +113,16 @@ pub(super) fn measure(
     let before = memory()?;
     program.go_on()?;
     program.expect("connected")?;
-    sleep(pace.settling);
-    let after = memory()?;
+    let memory = match pace.settling {
+        Some(settling) => {
+            sleep(settling);
+            let after = memory()?;
+            // Half of the kernel's sockets are the other end's.
+            let all = after.0 + (after.1 - before.1).max(0.0) / 2.0;
+            Some(EndMemory { all, growth: (all - before.0).max(0.0) })
+        }
+        None => None,
+    };
     let idle = pace.idle.map(|time| watched(&with_descendants(first), time)).transpose()?;
     program.go_on()?;
     let line = program.line()?;
@@ -118,8 +131,5 @@ pub(super) fn measure(
     if !status.success() {
         bail!("the program with the connections ended with {status}");
     }
-    // Half of the kernel's sockets are the other end's.
-    let kernel = (after.1 - before.1).max(0.0) / 2.0;
-    let memory = after.0 + kernel;
-    Ok(ScaleCost { trips, idle, memory, growth: (memory - before.0).max(0.0) })
+    Ok(ScaleCost { trips, idle, memory })
 }

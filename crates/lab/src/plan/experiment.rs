@@ -88,24 +88,24 @@ impl ExperimentName {
         };
         match self {
             Self::All => of("all", "Every experiment", 0, &[]),
-            Self::Rtt => of("rtt", "Round-trip time between stream sockets", 270, PATHS),
-            Self::Stages => of("stages", "Where the time of a send goes", 130, NETWORK),
-            Self::Handover => of("handover", "Handing an area to another process", 115, &[]),
+            Self::Rtt => of("rtt", "Round-trip time between stream sockets", 320, PATHS),
+            Self::Stages => of("stages", "Where the time of a send goes", 110, NETWORK),
+            Self::Handover => of("handover", "Handing an area to another process", 60, &[]),
             Self::Throughput => {
-                over_passt("throughput", "Bytes a second by the size of a write", 295)
+                over_passt("throughput", "Bytes a second by the size of a write", 310)
             }
-            Self::Calls => of("calls", "Calls that travel together", 115, &[]),
-            Self::Connections => over_passt("connections", "Connections a second", 70),
+            Self::Calls => of("calls", "Calls that travel together", 65, &[]),
+            Self::Connections => over_passt("connections", "Connections a second", 30),
             Self::Scale => of(
                 "scale",
                 "Many connections, several programs, and the cost of idle",
-                160,
+                150,
                 NETWORK,
             ),
-            Self::Storage => of("storage", "Encryption above TCP and below it", 340, &["ip"]),
-            Self::Packets => of("packets", "Packets of a block on a time axis", 55, &["ip"]),
-            Self::Loops => of("loops", "The same loop in user mode and in the kernel", 40, &[]),
-            Self::Paths => of("paths", "Goodput over a bad path", 210, PATHS),
+            Self::Storage => of("storage", "Encryption above TCP and below it", 320, &["ip"]),
+            Self::Packets => of("packets", "Packets of a block on a time axis", 40, &["ip"]),
+            Self::Loops => of("loops", "The same loop in user mode and in the kernel", 20, &[]),
+            Self::Paths => of("paths", "Goodput over a bad path", 375, PATHS),
         }
     }
 
