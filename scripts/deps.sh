@@ -48,6 +48,20 @@ for tool in $tools; do
     fi
 done
 
+# A guest, in which sg3-utils are: an emulator, programs, and a kernel (below).
+guest=
+if [ "$what" = programs ] && [ "$(id -u)" = 0 ] && [ "$(uname -m)" = x86_64 ]; then
+    guest=${CARGO_TARGET_DIR:-$(dirname "$0")/../target}/guest
+    for tool in qemu-system-x86_64:qemu-system-x86 busybox:busybox-static sg_inq:sg3-utils; do
+        command -v "${tool%%:*}" >/dev/null || packages="$packages ${tool#*:}" commands="$commands ${tool%%:*}"
+    done
+    # A smaller busybox is there.
+    if command -v busybox >/dev/null && ! busybox --list | grep -qx depmod; then
+        commands="$commands busybox-static"
+        packages="$packages busybox-static"
+    fi
+fi
+
 # A module, which is no command.
 if [ "$(id -u)" = 0 ] && [ -n "$programs" ] && ! python3 -c 'import requests' 2>/dev/null; then
     commands="$commands python3-requests"
@@ -86,6 +100,28 @@ if [ -n "$commands" ]; then
         echo "  sudo apt-get install$packages" >&2
         exit 1
     fi
+fi
+
+# The newest kernel of the distribution for virtual machines. It is unpacked for the guest, and not installed: a package
+# of a kernel changes how the machine itself starts. Without it the guest's test says SKIP.
+unpack_kernel() {
+    meta=linux-image-cloud-$(dpkg --print-architecture)
+    package=$(apt-cache depends "$meta" | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
+    [ -n "$package" ] || return 1
+    folder=$(mktemp -d) || return 1
+    (cd "$folder" && apt-get -qq download "$package" 2>/dev/null) &&
+        dpkg-deb --fsys-tarfile "$folder"/*.deb | tar -x -C "$folder" --wildcards './boot/vmlinuz-*' \
+            './lib/modules/*/kernel/drivers/scsi' './lib/modules/*/kernel/drivers/virtio' \
+            './lib/modules/*/kernel/block' './lib/modules/*/kernel/crypto' './lib/modules/*/kernel/lib' &&
+        mkdir -p "$guest" && cp -r "$folder/boot" "$folder/lib" "$guest"
+    code=$?
+    rm -rf "$folder"
+    return "$code"
+}
+
+if [ -n "$guest" ] && ! ls "$guest"/boot/vmlinuz-* >/dev/null 2>&1; then
+    echo "fetching a kernel for a guest"
+    unpack_kernel || { apt-get -qq update && unpack_kernel; } || echo "there is no kernel for a guest" >&2
 fi
 
 if ! command -v cargo >/dev/null; then

@@ -20,7 +20,7 @@ over_xdp="$over_packet"
 over_wire="transfer parallel urgent errors faults ipv6 crowd native hostile death"
 # Families of programs that people run.
 programs_people_run="databases web_servers languages inetd file_transfer network_tools curl shells debuggers storage
-    storage_access storage_bench storage_mount storage_nbdkit storage_secure storage_tgt programs_watch"
+    storage_access storage_bench storage_mount storage_nbdkit storage_secure storage_sg3 storage_tgt programs_watch"
 # Leaves out the versions of a test for the other modes.
 in_split="--skip fused_mode --skip library_mode"
 # These take longest, and begin first.

@@ -36,7 +36,7 @@ mod world;
 pub use lab_run::{LONG_RUN, Lab, bench_binary, figure, growth, mode, points, series};
 pub use postgres::PostgresFiles;
 pub use process::{Finished, Running};
-pub use program_world::{ProgramWorld, installed};
+pub use program_world::{ProgramWorld, installed, qemu_has_iscsi};
 pub use tools::{
     DEVICE, FAR_END, HOST, HOST6, LARGE, PATIENCE, STACK, STACK6, build_for_musl, eventually,
     program, python, sha256, skip, tasuki_binary, write_noise,

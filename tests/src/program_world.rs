@@ -40,6 +40,13 @@ pub fn installed(program: &str) -> bool {
     found.is_ok_and(|output| output.status.success())
 }
 
+/// Has QEMU its driver for iSCSI? Debian has it in a package of its own, qemu-block-extra.
+#[must_use]
+pub fn qemu_has_iscsi() -> bool {
+    let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    folders.map(|folder| folder.path().join("qemu/block-iscsi.so")).any(|driver| driver.exists())
+}
+
 impl ProgramWorld {
     /// A world with an instance and the watch. It prints SKIP and returns `None` if one of
     /// `programs` is not installed, or the rights are missing, or the mode is `library`.

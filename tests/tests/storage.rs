@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tasuki_tests::{Finished, Mode, Running, STACK, World, installed, sha256, skip, write_noise};
+use tasuki_tests::{
+    Finished, Mode, Running, STACK, World, installed, qemu_has_iscsi, sha256, skip, write_noise,
+};
 
 /// Bytes of the image of the first unit.
 const SIZE: usize = 64 << 20;
@@ -25,12 +27,6 @@ fn world(programs: &[&str]) -> Option<World> {
     let world = World::with_kernel()?;
     world.up("net", mode, &[]);
     Some(world)
-}
-
-/// Debian has it in a package of its own, qemu-block-extra.
-fn qemu_has_iscsi() -> bool {
-    let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
-    folders.map(|folder| folder.path().join("qemu/block-iscsi.so")).any(|driver| driver.exists())
 }
 
 fn tasuki(world: &World, words: &[&str]) -> Finished {

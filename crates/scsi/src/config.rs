@@ -94,8 +94,9 @@ pub struct LunConfig {
     /// The write cache is on at power on (WCE): writes without FUA need not be on stable storage
     /// when they are acknowledged.
     pub write_cache: bool,
-    /// MODE SELECT can save pages: the shell answers [`crate::Step::Store`].
-    pub saves_pages: bool,
+    /// The shell keeps state of this unit: it answers [`crate::Step::Store`]. So MODE SELECT can
+    /// save pages, and persistent reservations can survive a loss of power.
+    pub keeps_state: bool,
     /// Mode pages that were stored last.
     pub mode_pages: Option<Bytes>,
     /// Persistent reservations that were stored last.
@@ -123,7 +124,7 @@ impl LunConfig {
             solid_state: true,
             most_transfer: 16384,
             write_cache: true,
-            saves_pages: false,
+            keeps_state: false,
             mode_pages: None,
             reservations: None,
         }

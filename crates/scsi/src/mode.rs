@@ -25,7 +25,7 @@ pub(crate) fn sense(call: &mut Call<'_>) -> Planned {
         1 => (ModeBits::CHANGEABLE, true),
         2 => (ModeBits { write_cache: unit.config.write_cache, ..ModeBits::default() }, false),
         // SPC-4 6.11.5.
-        _ if !unit.config.saves_pages => {
+        _ if !unit.config.keeps_state => {
             return Err(Sense::illegal(SenseCode::SAVING_UNSUPPORTED).into());
         }
         _ => (unit.saved_mode, false),
@@ -42,7 +42,7 @@ pub(crate) fn sense(call: &mut Call<'_>) -> Planned {
     let mut pages = Vec::new();
     for code in codes {
         let mut page = bits.page(*code, changeable).unwrap_or_default();
-        if unit.config.saves_pages {
+        if unit.config.keeps_state {
             page[0] |= 0x80;
         }
         pages.extend(page);
@@ -83,7 +83,7 @@ pub(crate) fn select(call: &mut Call<'_>) -> Planned {
     if !format {
         return Err(Sense::cdb_field(1, Some(4)).into());
     }
-    if save && !call.unit()?.config.saves_pages {
+    if save && !call.unit()?.config.keeps_state {
         return Err(Sense::cdb_field(1, Some(0)).into());
     }
     if length == 0 {

@@ -192,7 +192,7 @@ impl Device {
             removable: lun.removable,
             most_transfer: MOST_TRANSFER / lun.block_size.bytes(),
             write_cache: lun.write_cache,
-            saves_pages: self.state.is_some(),
+            keeps_state: self.state.is_some(),
             mode_pages: kept.mode_pages,
             reservations: kept.reservations,
             ..LunConfig::new(&serial, identifier, volume.size() / block)

@@ -59,7 +59,7 @@ fn lun(number: u16) -> LunNumber {
 fn unit(number: u16, kind: u8) -> LunConfig {
     let mut config = LunConfig::new(&format!("unit-{number}"), number.into(), SIZE >> 9);
     config.removable = kind & 1 != 0;
-    config.saves_pages = kind & 2 != 0;
+    config.keeps_state = kind & 2 != 0;
     config.write_cache = kind & 4 != 0;
     if number > 0 {
         (config.block_size, config.blocks) = (BlockSize::B4096, SIZE >> 12);

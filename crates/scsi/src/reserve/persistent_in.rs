@@ -15,7 +15,7 @@ pub(crate) fn persistent_in(call: &mut Call<'_>) -> Planned {
     let data = match call.byte(1) & 0x1f {
         0 => counted(registry, &keys(registry)),
         1 => counted(registry, &reservation(registry)),
-        2 => capabilities(registry),
+        2 => capabilities(registry, unit.config.keeps_state),
         3 => counted(registry, &full_status(registry)),
         _ => return Err(Sense::cdb_field(1, Some(4)).into()),
     };
@@ -43,9 +43,10 @@ fn reservation(registry: &Registry) -> Vec<u8> {
     data
 }
 
-/// SPC-4 6.15.4: ATP_C, PTPL_C; TMV; all six types.
-fn capabilities(registry: &Registry) -> Vec<u8> {
-    vec![0, 8, 0x05, 0x80 | u8::from(registry.kept), 0xea, 0x01, 0, 0]
+/// SPC-4 6.15.4: ATP_C, PTPL_C of units whose state is kept; TMV; all six types.
+fn capabilities(registry: &Registry, keeps_state: bool) -> Vec<u8> {
+    let capable = 0x04 | u8::from(keeps_state);
+    vec![0, 8, capable, 0x80 | u8::from(registry.kept), 0xea, 0x01, 0, 0]
 }
 
 /// SPC-4 6.15.5.

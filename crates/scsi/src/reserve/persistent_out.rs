@@ -92,6 +92,7 @@ impl Work for ReserveList {
         let flags = list.get(20).copied().unwrap_or(0);
         let (kept, all_ports) = (flags & 1 != 0, flags & 4 != 0);
         let keys = Keys { who, key, service_key, kept, all_ports };
+        check_survival(call, self.action, &list)?;
         if self.action == Action::Move {
             register_and_move(call, &keys, &list)?;
         } else {
@@ -160,6 +161,21 @@ fn register(call: &mut Call<'_>, keys: &Keys, ignore: bool) -> Result<(), Failur
     registry.kept = keys.kept;
     registry.generation = registry.generation.wrapping_add(1);
     Ok(())
+}
+
+/// APTPL asks for what a unit whose state nobody keeps cannot do. SPC-4 6.16.3, 6.16.4: other
+/// service actions than these ignore the bit.
+fn check_survival(call: &Call<'_>, action: Action, list: &[u8]) -> Result<(), Failure> {
+    let byte: u16 = match action {
+        Action::Register { .. } => 20,
+        Action::Move => 17,
+        _ => return Ok(()),
+    };
+    let asked = list.get(usize::from(byte)).is_some_and(|flags| flags & 1 != 0);
+    match asked && !call.unit()?.config.keeps_state {
+        true => Err(Sense::list_field(byte, Some(0)).into()),
+        false => Ok(()),
+    }
 }
 
 fn unregister(call: &mut Call<'_>, keys: &Keys) -> Result<(), Failure> {

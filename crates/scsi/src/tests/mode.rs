@@ -144,7 +144,7 @@ fn lists_with_errors_change_nothing() {
 
 #[test]
 fn saved_pages_come_back() {
-    let saves = LunConfig { saves_pages: true, ..large_blocks() };
+    let saves = LunConfig { keeps_state: true, ..large_blocks() };
     let mut world = World::new(saves.clone());
     let page = control(&mut world, &[(2, 4)]);
     assert_eq!(page[0], 0x8a);

@@ -285,7 +285,7 @@ fn fields_of_the_command_and_the_list() {
 fn persistent_in_reports() {
     let mut world = reserved(6);
     let capabilities = world.run(A, &ten(0x5e, 2, 0, 255), &[], 255).good();
-    assert_eq!(capabilities, [0, 8, 0x05, 0x80, 0xea, 0x01, 0, 0]);
+    assert_eq!(capabilities, [0, 8, 0x04, 0x80, 0xea, 0x01, 0, 0]);
     let status = world.run(A, &ten(0x5e, 3, 0, 8192), &[], 8192).good();
     let id = transport_id::encode(&port("iqn.a"));
     let first = [
@@ -315,16 +315,42 @@ fn registrations_are_bounded() {
     assert_eq!(keys(&mut world).1.len(), MOST);
 }
 
+/// A unit whose shell keeps its state.
+fn keeps_state() -> LunConfig {
+    LunConfig { keeps_state: true, ..config() }
+}
+
+/// Where nobody keeps the unit's state, nothing can survive a loss of power: the unit says so, and
+/// registers nobody who asks for it (SPC-4 6.15.4, 6.16.3, 6.16.4).
+#[test]
+fn aptpl_needs_a_place_for_state() {
+    let mut world = World::new(config());
+    assert_eq!(world.run(A, &ten(0x5e, 2, 0, 8), &[], 8).good()[2] & 1, 0);
+    for action in [0, 6] {
+        out(&mut world, A, action, 0, 0, KEY_A, 1).bad_list(20);
+    }
+    assert_eq!(keys(&mut world), (0, vec![]));
+    register(&mut world, A, 0, KEY_A).good();
+    // Other service actions ignore the bit.
+    out(&mut world, A, 1, 3, KEY_A, 0, 1).good();
+    move_to(&mut world, 9, 1, 2, &transport_id::encode(&port("iqn.c"))).bad_list(17);
+    assert_eq!(reservation(&mut world), Some((KEY_A, 3)));
+    out(&mut world, A, 3, 0, KEY_A, 0, 1).good();
+    assert_eq!(world.stored, []);
+    let mut world = World::new(keeps_state());
+    assert_eq!(world.run(A, &ten(0x5e, 2, 0, 8), &[], 8).good()[2] & 1, 1);
+}
+
 #[test]
 fn aptpl_is_stored_before_the_answer_and_comes_back() {
-    let mut world = World::new(config());
+    let mut world = World::new(keeps_state());
     out(&mut world, A, 0, 0, 0, KEY_A, 1).good();
     out(&mut world, A, 1, 3, KEY_A, 0, 0).good();
     let Some(StoredState::Reservations(Some(stored))) = world.stored.last().cloned() else {
         panic!("{:?}", world.stored);
     };
     assert_eq!(world.stored.len(), 2);
-    let later = LunConfig { reservations: Some(stored), ..config() };
+    let later = LunConfig { reservations: Some(stored), ..keeps_state() };
     let mut world = World::new(later);
     assert_eq!(reservation(&mut world), Some((KEY_A, 3)));
     world.run(B, &ten(0x28, 0, 0, 1), &[], 512).conflict();
@@ -339,7 +365,7 @@ fn aptpl_is_stored_before_the_answer_and_comes_back() {
 
 #[test]
 fn state_that_cannot_be_stored_is_no_good_end() {
-    let mut world = World::new(config());
+    let mut world = World::new(keeps_state());
     let list = [[0; 8], KEY_A.to_be_bytes(), [0, 0, 0, 0, 1, 0, 0, 0]].concat();
     let mut task = world.begin(A, &[0x5f, 0, 0, 0, 0, 0, 0, 0, 24, 0], 24, 0);
     world.target.data_out(&mut task, list.into());
