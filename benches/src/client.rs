@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use socket2::SockRef;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::args::{ClientArgs, Congestion};
 use crate::native::Native;
@@ -35,10 +35,14 @@ struct Std<'a> {
 impl Connect for Std<'_> {
     type Stream = TcpStream;
 
+    /// The congestion control is set before the handshake. A kernel with BBR as default begins to
+    /// pace a connection when it is established, and goes on after a change to CUBIC.
     fn connect(&mut self, to: SocketAddr) -> io::Result<TcpStream> {
-        let stream = TcpStream::connect(to)?;
+        let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+        self.congestion.map_or(Ok(()), |congestion| congestion.set(&socket))?;
+        socket.connect(&to.into())?;
+        let stream = TcpStream::from(socket);
         stream.set_nodelay(true)?;
-        self.congestion.map_or(Ok(()), |congestion| congestion.set(&stream))?;
         Ok(stream)
     }
 }
@@ -199,4 +203,21 @@ fn summary(test: Test, size: u32, mut times: Vec<f64>) -> Sample {
     let at = |share: usize| times.get(times.len() * share / 100).copied();
     let rate = times.len() as f64 * 1e6 / times.iter().sum::<f64>();
     Sample { median_us: at(50), p99_us: at(99), ..Sample::of_rate(test, size, rate) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection that was established with another control may keep that one's pacing.
+    #[test]
+    fn the_congestion_control_is_set_before_the_handshake() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let to = listener.local_addr().unwrap();
+        let unknown = Congestion { congestion: "no-such".to_owned() };
+        Std { congestion: Some(&unknown) }.connect(to).unwrap_err();
+        let accepted = listener.accept().map(|_| ());
+        assert_eq!(accepted.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
 }
