@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The tests with real processes, of the release build of `tasuki` (or TASUKI_BIN). All of them run in mode split, unless
 # a test names another mode, and over TAP. Then the tests of programs run in the other modes and over the other devices.
-# Tests wait more than they work, so JOBS test programs run at once (default: three times as many as processors). The output
-# of each is printed in one piece.
+# Tests wait more than they work, so JOBS test programs run at once (default: three times as many as processors). The
+# output of each is printed in one piece.
 #
 # real-processes.sh programs: only the tests of programs that people run, in modes split and fused, with those that
 # `make test` leaves out because they are long.

@@ -3,9 +3,9 @@
 //! In a round each point is measured, and at each point all set-ups take turns; in every other
 //! round the last one is first. So a drift of the machine's speed meets all alike, and a ratio of
 //! one round means something. A point that is known well enough ([`Precision`]) is left out of
-//! later rounds, for all set-ups together. The experiment ends when no point is left, when the next
-//! one would end after its time, or after so many rounds. The first round is measured whole, however
-//! long it takes: a point without any sample is worse than a run that is late.
+//! later rounds, for all set-ups together. The experiment ends when no point is left, when the
+//! next one would end after its time, or after so many rounds. The first round is measured whole,
+//! however long it takes: a point without any sample is worse than a run that is late.
 //!
 //! Before the first round each set-up is measured once for nothing: it finds caches cold and
 //! programs on the disk. A measurement that fails is counted and told, and the next one goes on. A

@@ -19,8 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long it is looked at.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ScalePace {
-    /// After the last byte, before memory is looked at; `None`: it is not. After two seconds without
-    /// a byte a connection of Tasuki keeps less memory.
+    /// After the last byte, before memory is looked at; `None`: it is not. After two seconds
+    /// without a byte a connection of Tasuki keeps less memory.
     pub(super) settling: Option<Duration>,
     /// How long idle processes are watched; `None`: not at all.
     pub(super) idle: Option<Duration>,
