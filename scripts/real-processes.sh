@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The tests with real processes, of the release build of `tasuki` (or TASUKI_BIN). All of them run in mode split, unless
 # a test names another mode, and over TAP. Then the tests of programs run in the other modes and over the other devices.
-# Tests wait more than they work, so JOBS test programs run at once (default: three times as many as processors). The
-# output of each is printed in one piece.
+# Tests wait more than they work, so JOBS test programs run at once (default: twice as many as processors). The
+# output of each is printed in one piece. The tests of `tasuki lab` measure, so they run before the others, one test
+# program at a time.
 #
 # real-processes.sh programs: only the tests of programs that people run, in modes split and fused, with those that
 # `make test` leaves out because they are long.
@@ -23,8 +24,10 @@ programs_people_run="databases web_servers languages inetd file_transfer network
     storage_access storage_bench storage_mount storage_nbdkit storage_secure storage_sg3 storage_tgt programs_watch"
 # Leaves out the versions of a test for the other modes.
 in_split="--skip fused_mode --skip library_mode"
+# They measure.
+measuring="lab_runs lab_machines lab"
 # These take longest, and begin first.
-long="lab_runs lab_machines storage socket_table languages devices native storage_mount storage_secure esp transfer
+long="storage socket_table languages devices native storage_mount storage_secure esp transfer
     offload names idle dhcp death faults crowd hostile passt pcap"
 
 built=$(mktemp)
@@ -67,7 +70,7 @@ export built
 
 # Runs the lines of `programs`, several at a time.
 together() {
-    xargs -P "${JOBS:-$((3 * $(nproc)))}" -L 1 bash -c 'run "$@"' run
+    xargs -P "${JOBS:-$((2 * $(nproc)))}" -L 1 bash -c 'run "$@"' run
 }
 
 if [ "${1:-}" = programs ]; then
@@ -78,12 +81,15 @@ if [ "${1:-}" = programs ]; then
     exit
 fi
 
-others=$(awk -v long=" $(echo $long) " 'index(long, " " $1 " ") == 0 { print $1 }' "$built")
+others=$(awk -v named=" $(echo $measuring $long) " 'index(named, " " $1 " ") == 0 { print $1 }' "$built")
+code=0
+programs TASUKI_TEST_MODE=split "$measuring" | JOBS=1 together || code=$?
 {
-    programs TASUKI_TEST_MODE=split "$long $others"
-    programs TASUKI_TEST_MODE=fused "$in_fused" "--skip _mode"
-    programs TASUKI_TEST_MODE=library "$in_library" "--skip _mode"
-    programs TASUKI_TEST_NIC=packet "$over_packet" "$in_split"
-    programs TASUKI_TEST_NIC=xdp "$over_xdp" "$in_split"
-    programs TASUKI_TEST_NIC=wire "$over_wire" "$in_split"
-} | together
+    programs TASUKI_TEST_MODE=split "$long $others" &&
+        programs TASUKI_TEST_MODE=fused "$in_fused" "--skip _mode" &&
+        programs TASUKI_TEST_MODE=library "$in_library" "--skip _mode" &&
+        programs TASUKI_TEST_NIC=packet "$over_packet" "$in_split" &&
+        programs TASUKI_TEST_NIC=xdp "$over_xdp" "$in_split" &&
+        programs TASUKI_TEST_NIC=wire "$over_wire" "$in_split"
+} | together || code=$?
+exit "$code"

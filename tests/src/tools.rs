@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest::{Context, SHA256};
@@ -51,16 +52,20 @@ pub fn program(name: &str) -> String {
     format!("{}/programs/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The Python interpreter itself, past any version manager's wrapper.
+/// The Python interpreter itself, past any version manager's wrapper. It is asked once, since a
+/// wrapper takes longer than the interpreter.
 #[must_use]
 pub fn python() -> String {
-    let asked = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
-    match asked {
-        Ok(output) if output.status.success() => {
-            String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    static PYTHON: LazyLock<String> = LazyLock::new(|| {
+        let ask = ["-c", "import sys; print(sys.executable)"];
+        match Command::new("python3").args(ask).output() {
+            Ok(output) if output.status.success() => {
+                String::from_utf8_lossy(&output.stdout).trim().to_owned()
+            }
+            _ => "python3".to_owned(),
         }
-        _ => "python3".to_owned(),
-    }
+    });
+    PYTHON.clone()
 }
 
 /// Says on the real standard error that this test did not run, and why.
