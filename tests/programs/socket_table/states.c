@@ -44,10 +44,24 @@ static struct sockaddr_storage name_of(int fd)
 	return address;
 }
 
+/*
+ * A socket that listens. Behind the relay the port that bind(2) chose may be in use at the instance
+ * (docs/reference/limits-programs.md): then it takes another one.
+ */
+static int listener(struct scene *scene)
+{
+	int fd = bound(scene);
+	for (int again = 0; listen(fd, 4) != 0; again++) {
+		CHECK(errno == EADDRINUSE && again < 3);
+		close(fd);
+		fd = bound(scene);
+	}
+	return fd;
+}
+
 static void listening(struct scene *scene)
 {
-	scene->socket = bound(scene);
-	CHECK(listen(scene->socket, 4) == 0);
+	scene->socket = listener(scene);
 }
 
 /* A listener with a connection that can be accepted. */
@@ -63,8 +77,7 @@ static void waiting(struct scene *scene)
 
 static void connected(struct scene *scene)
 {
-	scene->listener = bound(scene);
-	CHECK(listen(scene->listener, 4) == 0);
+	scene->listener = listener(scene);
 	scene->to = name_of(scene->listener);
 	scene->socket = make_socket(scene);
 	CHECK(connect(scene->socket, (void *)&scene->to, length_of(scene)) == 0);
