@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 
@@ -74,14 +75,62 @@ fn cpuinfo(name: &str) -> Vec<String> {
     lines.map(|line| line.split_once(": ").map_or("", |line| line.1).to_owned()).collect()
 }
 
-/// The version, and the commit if it is known.
+/// The version, and the commit of the source tree that the program lies in, if it lies in one.
 pub(crate) fn tasuki(command: &Path) -> Result<String> {
     let output = Command::new(command).arg("--version").output();
     let output = output.with_context(|| format!("{} --version", command.display()))?;
     let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    let commit = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
-    let commit = commit.ok().filter(|output| output.status.success());
-    Ok(commit.map_or(version.clone(), |output| {
-        format!("{version}, commit {}", String::from_utf8_lossy(&output.stdout).trim())
-    }))
+    Ok(match commit_of(command) {
+        Some(commit) => format!("{version}, {commit}"),
+        None => version,
+    })
+}
+
+/// A program that is older than the tree's commit may be of an earlier one. Then this is told.
+fn commit_of(program: &Path) -> Option<String> {
+    let built = fs::metadata(program).and_then(|it| it.modified()).ok()?;
+    let git = |words: &[&str]| {
+        let output = Command::new("git").arg("-C").arg(program.parent()?).args(words).output();
+        let output = output.ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["describe", "--always", "--dirty", "--exclude=*"])?;
+    let seconds = git(&["log", "-1", "--format=%ct"])?.parse().ok()?;
+    let older = built < UNIX_EPOCH + Duration::from_secs(seconds);
+    Some(format!("{}commit {commit}", if older { "built before " } else { "" }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn the_commit_is_that_of_the_programs_tree() {
+        let tree = tempfile::tempdir().unwrap();
+        let program = tree.path().join("program");
+        fs::write(&program, "").unwrap();
+        assert_eq!(commit_of(&program), None);
+        let git = |words: &[&str]| {
+            let who = ["-c", "user.name=x", "-c", "user.email=x"];
+            Command::new("git").arg("-C").arg(tree.path()).args(who).args(words).output()
+        };
+        if git(&["init"]).is_err() {
+            eprintln!("SKIP: git is not installed");
+            return;
+        }
+        fs::write(tree.path().join("source"), "1").unwrap();
+        let _ = git(&["add", "source"]).unwrap();
+        let _ = git(&["commit", "--message=x"]).unwrap();
+        let at = |time| fs::File::open(&program).unwrap().set_modified(time).unwrap();
+        let now = SystemTime::now();
+        at(now + Duration::from_secs(60));
+        let commit = commit_of(&program).unwrap();
+        assert!(commit.starts_with("commit ") && !commit.contains("dirty"), "{commit}");
+        at(now - Duration::from_secs(60));
+        assert_eq!(commit_of(&program).unwrap(), format!("built before {commit}"));
+        fs::write(tree.path().join("source"), "2").unwrap();
+        assert_eq!(commit_of(&program).unwrap(), format!("built before {commit}-dirty"));
+    }
 }
