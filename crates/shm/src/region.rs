@@ -496,10 +496,12 @@ fn round_up(len: usize, unit: usize) -> Result<usize, RegionError> {
         .ok_or(RegionError::System { action: "rounding to pages", len, errno: Errno::OVERFLOW })
 }
 
-/// Most bytes that [`copy`] gives to memcpy at once. glibc copies more than 2,112 by `rep movsb` if
-/// the processor says that this is fast. AMD's Zen 3 says so, and is many times slower where the
-/// destination is not aligned (docs/log/2026-11-26-large-receives.md).
+/// Bytes that memcpy copies by itself, and not by `rep movsb`. glibc takes that for more than
+/// 2,112, where the processor says that it is fast.
 const PIECE: usize = 2048;
+/// `rep movsb` is slow on AMD's Zen 3 and 4 where the destination lies fewer bytes than this behind
+/// the source, but for whole pages (docs/log/2026-11-26-large-receives.md).
+const NEAR: usize = 64;
 
 /// Copies between private and shared memory. Never inlined, so that the compiler cannot see both
 /// sides and read the shared bytes a second time in place of the copy.
@@ -508,7 +510,8 @@ const PIECE: usize = 2048;
 /// `from` and `into` are valid for `len` bytes and do not overlap.
 #[inline(never)]
 unsafe fn copy(from: *const u8, into: *mut u8, len: usize) {
-    if len > PIECE {
+    let behind = into.addr().wrapping_sub(from.addr()) % PAGE;
+    if len > PIECE && (1..NEAR).contains(&behind) {
         // SAFETY: passed on to the caller.
         return unsafe { copy_in_pieces(from, into, len) };
     }
@@ -517,7 +520,7 @@ unsafe fn copy(from: *const u8, into: *mut u8, len: usize) {
     unsafe { ptr::copy_nonoverlapping(from, into, len) }
 }
 
-/// As [`copy`], which is short so that small copies cost no more than memcpy.
+/// As [`copy`], which is short so that other copies cost no more than memcpy.
 ///
 /// # Safety
 /// As there.

@@ -185,3 +185,17 @@ fn after_the_writers_are_sealed_others_only_read() {
     let (_region, sealed) = region(PAGE);
     assert!(Region::seal_writers(sealed.as_fd()).is_err(), "its writers are not known");
 }
+
+/// Long copies are made in pieces where both sides lie near each other in their pages.
+#[test]
+fn copies_are_whole_wherever_both_sides_lie() {
+    let (region, _) = region(4 * PAGE);
+    let bytes: Vec<u8> = (0..PAGE + 77).map(|at| (at % 251) as u8).collect();
+    let lengths = [0, PIECE, PIECE + 1, 2 * PIECE, bytes.len()];
+    for (offset, len) in (0..PAGE).flat_map(|offset| lengths.map(|len| (offset, len))) {
+        let mut into = vec![0; len + 1];
+        region.write(offset, &bytes[..len]).unwrap();
+        region.read(offset, &mut into[..len]).unwrap();
+        assert!(into[..len] == bytes[..len] && into[len] == 0, "{len} bytes at {offset}");
+    }
+}
