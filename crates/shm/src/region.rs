@@ -499,8 +499,8 @@ fn round_up(len: usize, unit: usize) -> Result<usize, RegionError> {
 /// Bytes that memcpy copies by itself, and not by `rep movsb`. glibc takes that for more than
 /// 2,112, where the processor says that it is fast.
 const PIECE: usize = 2048;
-/// `rep movsb` is slow on AMD's Zen 3 and 4 where the destination lies fewer bytes than this behind
-/// the source, but for whole pages (docs/log/2026-11-26-large-receives.md).
+/// Some processors of AMD are slow at `rep movsb` where the destination lies 1 to 31 bytes behind
+/// the source, but for whole pages (docs/log/2026-11-26-large-receives.md). With some room.
 const NEAR: usize = 64;
 
 /// Copies between private and shared memory. Never inlined, so that the compiler cannot see both
