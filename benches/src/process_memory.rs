@@ -31,19 +31,36 @@ fn parent_of(pid: u64) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Bytes that these processes have in memory. What several of them share counts once in all (PSS).
+/// Bytes of processes. What several processes share counts once in all (PSS).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProcessMemory {
+    /// All that is in memory.
+    pub(crate) all: u64,
+    /// The same without pages of files. A process that starts the same program somewhere else takes
+    /// over a part of those, so only the rest can be compared with an earlier look.
+    pub(crate) without_files: u64,
+}
+
+/// What these processes have in memory.
 ///
 /// # Errors
 /// If one of them has ended.
-pub(crate) fn of_processes(pids: &[u64]) -> Result<u64> {
-    let of = |pid: &u64| {
+pub(crate) fn of_processes(pids: &[u64]) -> Result<ProcessMemory> {
+    let mut sum = ProcessMemory { all: 0, without_files: 0 };
+    for pid in pids {
         let path = format!("/proc/{pid}/smaps_rollup");
         let text = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
-        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        Ok(kib.with_context(|| format!("no Pss in {path}"))? << 10)
-    };
-    pids.iter().map(of).sum()
+        let bytes = |name| bytes_of(&text, name).with_context(|| format!("no {name} in {path}"));
+        sum.all += bytes("Pss:")?;
+        sum.without_files += bytes("Pss_Anon:")? + bytes("Pss_Shmem:")?;
+    }
+    Ok(sum)
+}
+
+/// The value of this line.
+fn bytes_of(smaps: &str, name: &str) -> Option<u64> {
+    let line = smaps.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
 /// Bytes of all TCP sockets of the kernel. `None`: it does not tell, or not to this user.
@@ -76,7 +93,8 @@ mod tests {
             all = with_descendants(shell.id());
         }
         assert_eq!(all[0], u64::from(shell.id()));
-        assert!(of_processes(&all[..1]).expect("a process that lives") > 0);
+        let memory = of_processes(&all[..1]).expect("a process that lives");
+        assert!(memory.all > memory.without_files && memory.without_files > 0, "{memory:?}");
         for pid in all.iter().rev() {
             let pid = rustix::process::Pid::from_raw(*pid as i32).expect("a pid");
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);

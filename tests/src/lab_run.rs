@@ -82,6 +82,35 @@ impl Lab {
         self.start(words).finish_within(LONG_RUN)
     }
 
+    /// Measures by a program that runs other programs, and looks what is `wrong` with the results.
+    /// The machine may have other work, so there are three attempts.
+    ///
+    /// # Panics
+    /// When something is wrong with all three.
+    #[must_use]
+    pub fn eventually(
+        &self,
+        program: &[&str],
+        words: &str,
+        wrong: impl Fn(&Value) -> Vec<String>,
+    ) -> Value {
+        let mut said = Vec::new();
+        for attempt in 0..3 {
+            let free = (0..).map(|at| format!("found-{at}")).find(|name| !self.path(name).exists());
+            let out = free.expect("a free name");
+            let run = self.start_by(program, &format!("{words} --out {out}"));
+            let _ = run.finish_within(LONG_RUN).success();
+            let results = self.results(&out);
+            assert!(results["partial"].is_null(), "{results}");
+            let wrong = wrong(&results);
+            if wrong.is_empty() {
+                return results;
+            }
+            said.push(format!("run {attempt}: {}", wrong.join(", ")));
+        }
+        panic!("`{words}` has not in one of three runs what it must have: {said:#?}");
+    }
+
     /// The results of a run with `--out NAME`.
     #[must_use]
     pub fn results(&self, name: &str) -> Value {

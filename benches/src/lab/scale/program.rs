@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::hosts::Host;
 use crate::idle::{IdleCost, watched};
 use crate::many_connections::ManyConnections;
-use crate::process_memory::{of_kernel_sockets, of_processes, with_descendants};
+use crate::process_memory::{ProcessMemory, of_kernel_sockets, of_processes, with_descendants};
 
 /// One phase of the program takes no longer: thirty times what 10,000 connections take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -40,7 +40,7 @@ pub(super) struct ScaleCost {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EndMemory {
     pub(super) all: f64,
-    /// The part of it that came with all connections but the first.
+    /// The part of it that came with all connections but the first, without pages of files.
     pub(super) growth: f64,
 }
 
@@ -104,8 +104,8 @@ pub(super) fn measure(
     let words = ["many-connections", "--connections", &connections, "--count", &count];
     let mut program = PhasedProgram::start(host.program(&words)?)?;
     let first = program.child.id();
-    let memory = || -> Result<(f64, f64)> {
-        let processes = of_processes(&with_descendants(first))? as f64;
+    let memory = || -> Result<(ProcessMemory, f64)> {
+        let processes = of_processes(&with_descendants(first))?;
         let kernel = counts_kernel.then(of_kernel_sockets).flatten().unwrap_or(0) as f64;
         Ok((processes, kernel))
     };
@@ -118,8 +118,9 @@ pub(super) fn measure(
             sleep(settling);
             let after = memory()?;
             // Half of the kernel's sockets are the other end's.
-            let all = after.0 + (after.1 - before.1).max(0.0) / 2.0;
-            Some(EndMemory { all, growth: (all - before.0).max(0.0) })
+            let kernel = (after.1 - before.1).max(0.0) / 2.0;
+            let growth = after.0.without_files as f64 - before.0.without_files as f64;
+            Some(EndMemory { all: after.0.all as f64 + kernel, growth: (growth + kernel).max(0.0) })
         }
         None => None,
     };
