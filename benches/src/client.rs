@@ -184,16 +184,20 @@ fn round_trips(args: &ClientArgs, stack: &mut impl Connect, size: u32) -> io::Re
     Ok(Sample { trips, ..summary(args.test, size, times) })
 }
 
+/// Connections, after a tenth as many to warm up.
 fn connections(args: &ClientArgs, stack: &mut impl Connect, size: u32) -> io::Result<Sample> {
     let request = vec![0xa5; size as usize];
     let mut times = Vec::with_capacity(args.count as usize);
-    for _ in 0..args.count {
+    let warm_up = args.count / 10;
+    for number in 0..args.count + warm_up {
         let began = Instant::now();
         let mut stream = start(args, stack, size, 1)?;
         stream.write_all(&request)?;
         stream.read_exact(&mut [0; 4])?;
         drop(stream);
-        times.push(began.elapsed().as_secs_f64() * 1e6);
+        if number >= warm_up {
+            times.push(began.elapsed().as_secs_f64() * 1e6);
+        }
     }
     Ok(summary(args.test, size, times))
 }

@@ -244,7 +244,8 @@ func (c *client) roundTrips(size uint32) (*sample, error) {
 func (c *client) connections(size uint32) (*sample, error) {
 	request, answer := make([]byte, size), make([]byte, 4)
 	times := make([]float64, 0, c.count)
-	for range c.count {
+	warmUp := c.count / 10
+	for number := range c.count + warmUp {
 		began := time.Now()
 		conn, err := c.start(size, 1)
 		if err != nil {
@@ -254,7 +255,9 @@ func (c *client) connections(size uint32) (*sample, error) {
 			return nil, err
 		}
 		conn.Close()
-		times = append(times, microseconds(began))
+		if number >= warmUp {
+			times = append(times, microseconds(began))
+		}
 	}
 	return summary(c.test, size, times), nil
 }

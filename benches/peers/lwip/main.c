@@ -139,7 +139,7 @@ static void stream(const struct options *o, uint32_t size, uint8_t *data)
 
 static void exchanges(const struct options *o, uint32_t size, uint8_t *data)
 {
-    uint64_t warm_up = o->test == RTT ? o->count / 10 : 0, all = o->count + warm_up;
+    uint64_t warm_up = o->count / 10, all = o->count + warm_up;
     uint64_t done = 0, one_read = 0;
     double *times = calloc(all ? all : 1, sizeof *times), all_began;
     uint8_t answer[4];

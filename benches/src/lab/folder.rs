@@ -90,12 +90,14 @@ impl RunFolder {
         self.replace(RUN, &serde_json::to_vec(state)?)
     }
 
-    /// Writes the report, and returns the page's path.
-    pub(crate) fn report(&self, results: &Results) -> Result<PathBuf> {
+    /// Writes the report, and returns the paths of the page and of all plots.
+    pub(crate) fn report(&self, results: &Results) -> Result<(PathBuf, Vec<PathBuf>)> {
+        let mut plots = Vec::new();
         for file in report::files(results) {
             self.replace(&file.name, file.content.as_bytes())?;
+            plots.extend(file.is_plot().then(|| self.path.join(&file.name)));
         }
-        Ok(self.path.join(report::PAGE))
+        Ok((self.path.join(report::PAGE), plots))
     }
 
     fn replace(&self, name: &str, content: &[u8]) -> Result<()> {

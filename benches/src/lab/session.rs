@@ -10,6 +10,7 @@ use lab::results::{FORMAT, VERSION};
 use lab::{Machine, Origin, Results};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use user::exit::Code;
+use user::pictures::png_beside;
 
 use super::calibration::Calibrator;
 use super::engine::{EngineEnd, EngineLimits, Surroundings, run};
@@ -148,7 +149,11 @@ impl Session {
         self.results.partial = (!missing.is_empty()).then(|| missing.join(" "));
         self.write()?;
         self.progress.end();
-        let page = self.folder.report(&self.results)?;
+        let (page, plots) = self.folder.report(&self.results)?;
+        self.progress.line(&format!("drawing {} plots", plots.len()));
+        if let Err(error) = png_beside(&plots) {
+            self.progress.line(&error.to_string());
+        }
         Ok((self.results.clone(), page))
     }
 

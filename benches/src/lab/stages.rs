@@ -23,8 +23,7 @@ use crate::instruments::{Instance, Making};
 const SIZES: [u32; 5] = [256, 1024, 16 << 10, 256 << 10, 4 << 20];
 const QUICK_SIZES: [u32; 2] = [256, 64 << 10];
 /// Sends of a sample, of which half are watched; fewer if they have more than so many bytes.
-const COUNT: u32 = 400;
-const QUICK_COUNT: u32 = 250;
+const COUNT: u32 = 130;
 const MOST_BYTES: u32 = 512 << 20;
 
 /// The parts of a send: first those of `tasuki stages` by their names there, then those that only
@@ -88,7 +87,6 @@ impl StageSetup {
 pub(crate) struct SendStages {
     tasuki: PathBuf,
     sizes: Vec<u32>,
-    count: u32,
     setups: Vec<StageSetup>,
     /// Made when they are needed first, and kept.
     instances: Vec<Option<Instance>>,
@@ -111,7 +109,6 @@ impl SendStages {
         Self {
             tasuki: tasuki.to_path_buf(),
             sizes: given.unwrap_or_else(|| usual.to_vec()),
-            count: if options.quick { QUICK_COUNT } else { COUNT },
             instances: setups.iter().map(|_| None).collect(),
             setups,
             linux: None,
@@ -180,7 +177,7 @@ impl LabExperiment for SendStages {
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
         let size = *self.sizes.get(point).context("a size")?;
         let kind = *self.setups.get(setup).context("a set-up")?;
-        let count = self.count.min(MOST_BYTES / size);
+        let count = COUNT.min(MOST_BYTES / size);
         let mut found = Vec::new();
         match kind {
             StageSetup::Linux => {

@@ -38,6 +38,14 @@ pub struct ReportFile {
     pub content: String,
 }
 
+impl ReportFile {
+    /// Is it a plot, and an SVG file?
+    #[must_use]
+    pub fn is_plot(&self) -> bool {
+        self.name.ends_with(".svg")
+    }
+}
+
 /// The name of the page among [`files`].
 pub const PAGE: &str = "report.html";
 

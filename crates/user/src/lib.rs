@@ -9,6 +9,7 @@
 //! parameters: the words of the nbdkit plug-in
 //! options: how sessions with targets are made
 //! runtime_dir keys: where instances are found; keys and known peers
+//! pictures: pictures of pixels beside drawings
 //! exit: failures and their exit codes
 //! ```
 
@@ -21,6 +22,7 @@ pub mod keys;
 pub mod operator;
 mod options;
 pub mod parameters;
+pub mod pictures;
 pub mod runtime_dir;
 
 pub use credentials::{credentials, forbid_dumps};

@@ -89,7 +89,7 @@ impl ExperimentName {
         match self {
             Self::All => of("all", "Every experiment", 0, &[]),
             Self::Rtt => of("rtt", "Round-trip time between stream sockets", 320, PATHS),
-            Self::Stages => of("stages", "Where the time of a send goes", 110, NETWORK),
+            Self::Stages => of("stages", "Where the time of a send goes", 95, NETWORK),
             Self::Handover => of("handover", "Handing an area to another process", 60, &[]),
             Self::Throughput => {
                 over_passt("throughput", "Bytes a second by the size of a write", 310)
@@ -105,7 +105,7 @@ impl ExperimentName {
             Self::Storage => of("storage", "Encryption above TCP and below it", 320, &["ip"]),
             Self::Packets => of("packets", "Packets of a block on a time axis", 40, &["ip"]),
             Self::Loops => of("loops", "The same loop in user mode and in the kernel", 20, &[]),
-            Self::Paths => of("paths", "Goodput over a bad path", 375, PATHS),
+            Self::Paths => of("paths", "Goodput over a bad path", 390, PATHS),
         }
     }
 

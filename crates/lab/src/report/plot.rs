@@ -25,8 +25,12 @@ const TOP: f64 = 40.0;
 const BOTTOM: f64 = 360.0;
 /// Room for a line of the legend.
 const LINE: f64 = 20.0;
-/// Lines of the legend beside each other.
-const COLUMNS: usize = 3;
+/// Lines of the legend beside each other, at most.
+const MOST_COLUMNS: usize = 3;
+/// Before a name of the legend: its line and its mark.
+const SAMPLE: f64 = 30.0;
+/// Room for a letter; most are narrower.
+const LETTER: f64 = 7.0;
 /// Room for names of series under the axis, where they are the axis.
 const NAMES: f64 = 90.0;
 
@@ -42,7 +46,8 @@ pub(super) fn svg(figure: &FigureView) -> String {
     let points = figure.series.iter().flat_map(|series| &series.points);
     let values = points.flat_map(|point| [point.value.low, point.value.high]);
     let y = AxisScale::around(values.chain([0.0]), Scale::Linear, BOTTOM, TOP);
-    let lines = figure.series.len().div_ceil(COLUMNS);
+    let columns = legend_columns(&figure.series);
+    let lines = figure.series.len().div_ceil(columns);
     let legend = BOTTOM + 60.0 + if by_series { NAMES } else { 0.0 };
     let height = legend + LINE * lines as f64;
     let mut svg = opening(figure, height);
@@ -52,20 +57,27 @@ pub(super) fn svg(figure: &FigureView) -> String {
         let shift = by_series.then_some(at as f64);
         let class = figure.is_histogram().then(|| class_ratio(&figure.places));
         let _ = writeln!(svg, "<g>{}</g>", curve(series, &marks, (&x, &y), shift, class));
-        let left = LEFT + (at % COLUMNS) as f64 * (RIGHT - LEFT) / COLUMNS as f64;
-        let line = legend + LINE * (at / COLUMNS) as f64;
+        let left = LEFT + (at % columns) as f64 * (RIGHT - LEFT) / columns as f64;
+        let line = legend + LINE * (at / columns) as f64;
         let name = text(&series.name);
         let _ = writeln!(
             svg,
             "<g>{}{}<text x=\"{}\" y=\"{}\">{name}</text></g>",
             marks.line(&format!("M{left} {line}h24")),
             marks.mark(left + 12.0, line),
-            left + 30.0,
+            left + SAMPLE,
             line + 4.0,
         );
     }
     svg.push_str("</svg>\n");
     svg
+}
+
+/// As many as have room for the longest name.
+fn legend_columns(series: &[SeriesView]) -> usize {
+    let letters = series.iter().map(|it| it.name.chars().count()).max().unwrap_or(0);
+    let room = LETTER.mul_add(letters as f64, SAMPLE);
+    (((RIGHT - LEFT) / room) as usize).clamp(1, MOST_COLUMNS)
 }
 
 fn axes(svg: &mut String, figure: &FigureView, by_series: bool, x: &AxisScale, y: &AxisScale) {

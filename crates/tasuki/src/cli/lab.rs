@@ -74,7 +74,8 @@ pub(crate) struct LabDiffArgs {
 /// Make a report of a results file
 ///
 /// Writes report.html, a page with all that was found, which needs no network and no other file,
-/// and beside it each figure as SVG and CSV. Files of an earlier report are replaced.
+/// and beside it each figure as SVG and CSV, and as PNG if rsvg-convert is installed (package
+/// librsvg2-bin). Files of an earlier report are replaced.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -17,7 +17,8 @@ use lab::{MOST_FILE_BYTES, Results, report};
 
 use super::{print, table};
 use crate::cli::{LAB_REPORT, LabArgs, LabCommand, LabOpenArgs, LabReportArgs};
-use crate::exit::{Code, Failure};
+use crate::exit::{Code, Failure, say};
+use user::pictures::png_beside;
 
 /// Carries out the command.
 ///
@@ -55,8 +56,14 @@ fn write_report(args: &LabReportArgs) -> Result<u8, Failure> {
     let out = &args.out;
     let made = fs::create_dir_all(out);
     made.map_err(|error| Failure::output(out.display(), error))?;
+    let mut plots = Vec::new();
     for file in report::files(&results) {
         replace(out, &file.name, &file.content)?;
+        plots.extend(file.is_plot().then(|| out.join(&file.name)));
+    }
+    say(&format!("drawing {} plots", plots.len()));
+    if let Err(error) = png_beside(&plots) {
+        say(&error.to_string());
     }
     let said = report::findings(&results).join("\n");
     print(&format!("{said}\n\n{}\n", out.join(report::PAGE).display()))?;
