@@ -27,6 +27,7 @@
 //! ring data_in: io_uring; the data-in of a command
 //! counters memory secret_file: what is counted; aligned memory; files with secrets
 //! private_file: who may use a file
+//! registered: memory that an io_uring knows
 //! ```
 
 mod access;
@@ -47,6 +48,7 @@ mod memory;
 mod mount;
 mod portal;
 mod private_file;
+mod registered;
 mod resize;
 mod ring;
 mod secret_file;

@@ -9,13 +9,13 @@
 //! them: [`AlignedMemory`] shows only what was appended, or filled by the kernel, since it was
 //! made.
 
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use aligned_vec::{AVec, ConstAlign};
 use bytes::Bytes;
 
-/// Alignment in bytes: a page, which all devices take.
-pub(crate) const ALIGNMENT: usize = 4096;
+use crate::registered::{ALIGNMENT, RegisteredMemory, RegisteredPart};
+
 /// Bytes of the largest class. Longer memory is not kept.
 const LARGEST: usize = 2 << 20;
 /// Classes: one page and [`SLACK`], two and that, four and so on.
@@ -28,7 +28,7 @@ const MOST_FREE: usize = 17 << 20;
 const ZEROES: usize = 512 << 10;
 
 /// All bytes of it are initialized.
-type Memory = AVec<u8, ConstAlign<ALIGNMENT>>;
+type PooledMemory = AVec<u8, ConstAlign<ALIGNMENT>>;
 
 /// The process's pool.
 static POOL: MemoryPool = MemoryPool::new();
@@ -44,13 +44,13 @@ impl MemoryPool {
     }
 
     /// Memory of at least `room` bytes.
-    fn take(&self, room: usize) -> Memory {
+    fn take(&self, room: usize) -> PooledMemory {
         let class = class_of(room);
         let free = class.and_then(|class| self.with(|free| free.take(class)));
         free.unwrap_or_else(|| fresh(class.map_or(room, bytes_of)))
     }
 
-    fn put(&self, memory: Memory) {
+    fn put(&self, memory: PooledMemory) {
         // What is not kept is unmapped without the lock.
         drop(self.with(|free| free.put(memory)));
     }
@@ -63,7 +63,7 @@ impl MemoryPool {
 /// Memory that is free. The memory last used comes first: it may be in a cache.
 #[derive(Debug)]
 struct FreeMemory {
-    classes: [Vec<Memory>; CLASSES],
+    classes: [Vec<PooledMemory>; CLASSES],
     /// Bytes of all.
     len: usize,
 }
@@ -81,14 +81,14 @@ fn bytes_of(class: usize) -> usize {
 }
 
 impl FreeMemory {
-    fn take(&mut self, class: usize) -> Option<Memory> {
+    fn take(&mut self, class: usize) -> Option<PooledMemory> {
         let memory = self.classes[class].pop()?;
         self.len -= memory.len();
         Some(memory)
     }
 
     /// Keeps memory. It comes back if there is enough, or if it is of no class.
-    fn put(&mut self, memory: Memory) -> Option<Memory> {
+    fn put(&mut self, memory: PooledMemory) -> Option<PooledMemory> {
         let class = class_of(memory.len()).filter(|class| memory.len() == bytes_of(*class));
         match class {
             Some(class) if self.len + memory.len() <= MOST_FREE => {
@@ -102,7 +102,7 @@ impl FreeMemory {
 }
 
 /// Zeroes.
-fn fresh(len: usize) -> Memory {
+fn fresh(len: usize) -> PooledMemory {
     let mut memory = AVec::with_capacity(ALIGNMENT, len);
     memory.resize(len, 0);
     memory
@@ -111,10 +111,40 @@ fn fresh(len: usize) -> Memory {
 /// Bytes at the begin of a page, and room for more behind them.
 #[derive(Debug)]
 pub(crate) struct AlignedMemory {
-    pool: &'static MemoryPool,
     memory: Memory,
     /// Bytes at the front that were put there since this was made.
     len: usize,
+}
+
+/// Goes back to where it comes from.
+#[derive(Debug)]
+enum Memory {
+    Pooled(&'static MemoryPool, PooledMemory),
+    Registered(RegisteredPart),
+}
+
+impl Memory {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Pooled(_, memory) => memory,
+            Self::Registered(part) => &part.memory,
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Pooled(_, memory) => memory,
+            Self::Registered(part) => &mut part.memory,
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Self::Pooled(pool, memory) = self {
+            pool.put(std::mem::replace(memory, AVec::new(ALIGNMENT)));
+        }
+    }
 }
 
 impl AlignedMemory {
@@ -123,17 +153,28 @@ impl AlignedMemory {
         Self::of(&POOL, room)
     }
 
+    /// The same in registered memory, if a part is free there.
+    pub(crate) fn registered(memory: &Arc<RegisteredMemory>, room: usize) -> Self {
+        match memory.take(room) {
+            Some(part) => Self { memory: Memory::Registered(part), len: 0 },
+            None => Self::with_room(room),
+        }
+    }
+
     fn of(pool: &'static MemoryPool, room: usize) -> Self {
-        Self { pool, memory: pool.take(room), len: 0 }
+        Self { memory: Memory::Pooled(pool, pool.take(room)), len: 0 }
     }
 
     /// A copy of the pieces, one behind the other.
     pub(crate) fn gather(pieces: &[Bytes]) -> Self {
-        let mut memory = Self::with_room(pieces.iter().map(Bytes::len).sum());
+        Self::with_room(len_of(pieces)).and(pieces)
+    }
+
+    fn and(mut self, pieces: &[Bytes]) -> Self {
         for piece in pieces {
-            memory.append(piece);
+            self.append(piece);
         }
-        memory
+        self
     }
 
     pub(crate) fn append(&mut self, bytes: &[u8]) {
@@ -146,7 +187,7 @@ impl AlignedMemory {
 
     /// Its bytes, to be changed.
     pub(crate) fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[..self.len]
+        &mut self.memory.bytes_mut()[..self.len]
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -160,17 +201,17 @@ impl AlignedMemory {
 
     /// Bytes that it can have.
     pub(crate) fn room(&self) -> usize {
-        self.memory.len()
+        self.memory.bytes().len()
     }
 
     /// Where the kernel may put up to [`Self::room`] bytes.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.memory.as_mut_ptr()
+        self.memory.bytes_mut().as_mut_ptr()
     }
 
     /// The kernel has filled the first `len` bytes.
     pub(crate) fn set_filled(&mut self, len: usize) {
-        self.len = len.min(self.memory.len());
+        self.len = len.min(self.room());
     }
 
     /// Its bytes, without a copy. The memory is free again with the last handle of them.
@@ -181,34 +222,32 @@ impl AlignedMemory {
     /// So many bytes behind those that are there. The caller writes all of them.
     fn grow(&mut self, by: usize) -> &mut [u8] {
         let (start, end) = (self.len, self.len + by);
-        if end > self.memory.len() {
-            let mut longer = Self::of(self.pool, end);
-            longer.memory[..start].copy_from_slice(&self.memory[..start]);
-            std::mem::swap(&mut self.memory, &mut longer.memory);
+        if end > self.room() {
+            let mut longer = Self::with_room(end).memory;
+            longer.bytes_mut()[..start].copy_from_slice(self.as_ref());
+            self.memory = longer;
         }
         self.len = end;
-        &mut self.memory[start..end]
+        &mut self.memory.bytes_mut()[start..end]
     }
 }
 
 impl AsRef<[u8]> for AlignedMemory {
     fn as_ref(&self) -> &[u8] {
-        &self.memory[..self.len]
+        &self.memory.bytes()[..self.len]
     }
 }
 
-impl Drop for AlignedMemory {
-    fn drop(&mut self) {
-        let memory = std::mem::replace(&mut self.memory, AVec::new(ALIGNMENT));
-        self.pool.put(memory);
-    }
+fn len_of(pieces: &[Bytes]) -> usize {
+    pieces.iter().map(Bytes::len).sum()
 }
 
-/// The bytes in aligned memory. A copy is made only of those that lie elsewhere, or in pieces.
-pub(crate) fn aligned(pieces: &[Bytes]) -> Bytes {
+/// The bytes in aligned memory. A copy is made only of those that lie elsewhere, or in pieces, in
+/// registered memory if a part is free there.
+pub(crate) fn aligned(pieces: &[Bytes], memory: &Arc<RegisteredMemory>) -> Bytes {
     match pieces {
         [one] if one.as_ptr().addr().is_multiple_of(ALIGNMENT) => one.clone(),
-        _ => AlignedMemory::gather(pieces).into_bytes(),
+        _ => AlignedMemory::registered(memory, len_of(pieces)).and(pieces).into_bytes(),
     }
 }
 

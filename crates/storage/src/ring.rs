@@ -4,6 +4,11 @@
 //! task runs after the others that are ready, so their operations enter the kernel with one system
 //! call. An eventfd tells it of completions.
 //!
+//! Reads, and writes of what had to be copied together, use memory that is registered with the
+//! ring while a part of it is free: pinning pages for each operation costs more than all else in a
+//! read of 1 MiB. The kernel gets it before the first operation, as the ring's restrictions forbid
+//! it later.
+//!
 //! The ring owns the memory and the file of each operation until the kernel has finished it, also
 //! when the future is dropped. The kernel writes into no memory that somebody else has.
 //!
@@ -19,12 +24,13 @@ use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use io_uring::register::Restriction;
 use io_uring::squeue::Entry;
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, Submitter, opcode, types};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use slab::Slab;
@@ -32,13 +38,24 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 
-use crate::memory::AlignedMemory;
+use crate::memory::{AlignedMemory, aligned};
+use crate::registered::RegisteredMemory;
 
 /// Entries of the submission queue. More operations wait for the next turn of the task.
 const ENTRIES: u32 = 256;
 /// The operations that the kernel takes, and no others for the ring's whole life.
-const OPERATIONS: [u8; 4] =
-    [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE, opcode::Fallocate::CODE];
+const OPERATIONS: [u8; 6] = [
+    opcode::Read::CODE,
+    opcode::ReadFixed::CODE,
+    opcode::Write::CODE,
+    opcode::WriteFixed::CODE,
+    opcode::Fsync::CODE,
+    opcode::Fallocate::CODE,
+];
+/// Bytes of registered memory: what a user without rights may lock by default.
+const REGISTERED: usize = 8 << 20;
+/// Its number in the kernel's table.
+const BUFFER: u16 = 0;
 /// The pause after which a submission is tried again that the kernel could not take.
 const SUBMIT_AGAIN: Duration = Duration::from_millis(1);
 
@@ -48,6 +65,7 @@ pub(crate) struct Ring {
     inner: RefCell<Inner>,
     completed: AsyncFd<OwnedFd>,
     submitted: Notify,
+    memory: Arc<RegisteredMemory>,
 }
 
 struct Inner {
@@ -87,12 +105,13 @@ impl Ring {
         let submitter = uring.submitter();
         submitter.register_eventfd(event.as_raw_fd())?;
         // No filter of system calls sees what a ring does: without this it could open and connect.
+        let memory = registered_with(&submitter);
         submitter.register_restrictions(&mut OPERATIONS.map(Restriction::sqe_op))?;
         submitter.register_enable_rings()?;
         let inner = RefCell::new(Inner { uring, operations: Slab::new() });
         #[expect(deprecated, reason = "what replaces it is unsafe; an owned descriptor stays open")]
         let completed = AsyncFd::with_interest(event, tokio::io::Interest::READABLE)?;
-        Ok(Rc::new(Self { inner, completed, submitted: Notify::new() }))
+        Ok(Rc::new(Self { inner, completed, submitted: Notify::new(), memory }))
     }
 
     /// Submits operations and takes completions, for ever.
@@ -127,11 +146,13 @@ impl Ring {
         offset: u64,
         len: usize,
     ) -> io::Result<AlignedMemory> {
-        let mut memory = AlignedMemory::with_room(len);
-        let room = len.min(memory.room());
-        let most = u32::try_from(room).unwrap_or(u32::MAX);
-        let fd = types::Fd(file.as_raw_fd());
-        let entry = opcode::Read::new(fd, memory.as_mut_ptr(), most).offset(offset).build();
+        let mut memory = AlignedMemory::registered(&self.memory, len);
+        let most = u32::try_from(len).unwrap_or(u32::MAX);
+        let (fd, to) = (types::Fd(file.as_raw_fd()), memory.as_mut_ptr());
+        let entry = match self.memory.has(to.addr(), len) {
+            true => opcode::ReadFixed::new(fd, to, most, BUFFER).offset(offset).build(),
+            false => opcode::Read::new(fd, to, most).offset(offset).build(),
+        };
         match self.operate(file, entry, Held::Memory(memory)).await {
             (Ok(read), Held::Memory(mut memory)) => {
                 memory.set_filled(read as usize);
@@ -139,6 +160,11 @@ impl Ring {
             }
             (result, _) => Err(result.err().unwrap_or_else(ended)),
         }
+    }
+
+    /// The pieces as one, where they can be written from without a copy.
+    pub(crate) fn aligned(&self, pieces: &[Bytes]) -> Bytes {
+        aligned(pieces, &self.memory)
     }
 
     /// Writes the bytes at `offset`. Gives how many were written. `durable`: they are on stable
@@ -153,8 +179,14 @@ impl Ring {
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let fd = types::Fd(file.as_raw_fd());
         let flags = if durable { rustix::io::ReadWriteFlags::DSYNC.bits() } else { 0 };
-        let entry = opcode::Write::new(fd, bytes.as_ptr(), len);
-        let entry = entry.offset(offset).rw_flags(flags.cast_signed()).build();
+        let (from, flags) = (bytes.as_ptr(), flags.cast_signed());
+        let entry = match self.memory.has(from.addr(), bytes.len()) {
+            true => {
+                let entry = opcode::WriteFixed::new(fd, from, len, BUFFER);
+                entry.offset(offset).rw_flags(flags).build()
+            }
+            false => opcode::Write::new(fd, from, len).offset(offset).rw_flags(flags).build(),
+        };
         self.operate(file, entry, Held::Bytes(bytes)).await.0
     }
 
@@ -193,6 +225,23 @@ impl Ring {
         }
         self.submitted.notify_one();
         result.await.unwrap_or_else(|_| (Err(ended()), Held::Nothing))
+    }
+}
+
+/// Memory that the kernel keeps pinned. It is of no bytes where the kernel refuses: it is older
+/// than 5.13, or the user may lock no more memory.
+fn registered_with(submitter: &Submitter<'_>) -> Arc<RegisteredMemory> {
+    let memory = RegisteredMemory::new(REGISTERED);
+    let iov_base = std::ptr::with_exposed_provenance_mut(memory.start());
+    let buffer = libc::iovec { iov_base, iov_len: memory.len() };
+    // SAFETY: the range is mapped now, which is when the kernel pins its pages. It uses them for
+    // entries that name parts of it only, and the table of operations holds those parts.
+    match unsafe { submitter.register_buffers(&[buffer]) } {
+        Ok(()) => memory,
+        Err(error) => {
+            tracing::info!(%error, "io_uring has no registered memory; see `ulimit -l`");
+            RegisteredMemory::new(0)
+        }
     }
 }
 
@@ -261,6 +310,43 @@ impl Drop for Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn registered_memory_is_used_while_there_is_some() {
+        let ring = Ring::new().unwrap();
+        if ring.memory.len() == 0 {
+            println!("SKIP: this user may lock no more memory (RLIMIT_MEMLOCK)");
+            return;
+        }
+        let file = Rc::new(OwnedFd::from(tempfile::tempfile().unwrap()));
+        let part = |number: u8| Bytes::from(vec![number; PART]);
+        const PART: usize = 1_000_000;
+        let is_registered = |bytes: &Bytes| ring.memory.has(bytes.as_ptr().addr(), bytes.len());
+        let use_it = async {
+            for number in 0..12 {
+                let offset = u64::from(number) * PART as u64;
+                let bytes = ring.aligned(&[part(number).slice(..5), part(number).slice(5..)]);
+                assert!(is_registered(&bytes));
+                let written = ring.write(&file, offset, bytes, number == 3).await.unwrap();
+                assert_eq!(written as usize, PART);
+            }
+            let mut all = Vec::new();
+            for number in 0..12 {
+                let offset = u64::from(number) * PART as u64;
+                all.push(ring.read(&file, offset, PART).await.unwrap().into_bytes());
+                assert_eq!(is_registered(&all[usize::from(number)]), number < 8);
+                assert!(all[usize::from(number)] == part(number));
+            }
+            // At the end of the file there is less to be read than asked for.
+            all.clear();
+            let last = ring.read(&file, 11_999_999, PART).await.unwrap().into_bytes();
+            assert!(is_registered(&last) && last == [11].as_slice());
+        };
+        tokio::select! {
+            ended = ring.run() => panic!("the ring ended: {ended:?}"),
+            () = use_it => {}
+        }
+    }
 
     #[tokio::test]
     async fn a_ring_takes_no_other_operation() {

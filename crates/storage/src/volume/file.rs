@@ -17,7 +17,6 @@ use rustix::io::Errno;
 use scsi::{Allocation, ByteRange, Extent, ExtentState, MediumError};
 
 use super::resize_error::ResizeVolumeError;
-use crate::memory::aligned;
 use crate::ring::Ring;
 
 /// Why a file is no volume.
@@ -182,7 +181,7 @@ impl FileVolume {
         pieces: &[Bytes],
         durable: bool,
     ) -> Result<(), MediumError> {
-        let mut rest = aligned(pieces);
+        let mut rest = self.ring.aligned(pieces);
         while !rest.is_empty() {
             let written = self.ring.write(&self.file, offset, rest.clone(), durable).await;
             let written = written.map_err(|error| failure(&error, MediumError::Write(offset)))?;
@@ -190,7 +189,7 @@ impl FileVolume {
                 return Err(MediumError::NoSpace);
             }
             offset += u64::from(written);
-            rest = aligned(&[rest.slice(written as usize..)]);
+            rest = self.ring.aligned(&[rest.slice(written as usize..)]);
         }
         Ok(())
     }
