@@ -52,8 +52,9 @@ const OPERATIONS: [u8; 6] = [
     opcode::Fsync::CODE,
     opcode::Fallocate::CODE,
 ];
-/// Bytes of registered memory: what a user without rights may lock by default.
-const REGISTERED: usize = 8 << 20;
+/// Bytes of registered memory: the first number that the kernel takes. A user without rights may
+/// lock 8 MiB by default, rings and other targets included.
+const REGISTERED: [usize; 4] = [8 << 20, 4 << 20, 2 << 20, 1 << 20];
 /// Its number in the kernel's table.
 const BUFFER: u16 = 0;
 /// The pause after which a submission is tried again that the kernel could not take.
@@ -228,21 +229,21 @@ impl Ring {
     }
 }
 
-/// Memory that the kernel keeps pinned. It is of no bytes where the kernel refuses: it is older
-/// than 5.13, or the user may lock no more memory.
+/// Memory that the kernel keeps pinned. It has no bytes if this user may lock no more memory.
 fn registered_with(submitter: &Submitter<'_>) -> Arc<RegisteredMemory> {
-    let memory = RegisteredMemory::new(REGISTERED);
-    let iov_base = std::ptr::with_exposed_provenance_mut(memory.start());
-    let buffer = libc::iovec { iov_base, iov_len: memory.len() };
-    // SAFETY: the range is mapped now, which is when the kernel pins its pages. It uses them for
-    // entries that name parts of it only, and the table of operations holds those parts.
-    match unsafe { submitter.register_buffers(&[buffer]) } {
-        Ok(()) => memory,
-        Err(error) => {
-            tracing::info!(%error, "io_uring has no registered memory; see `ulimit -l`");
-            RegisteredMemory::new(0)
+    for len in REGISTERED {
+        let memory = RegisteredMemory::new(len);
+        let iov_base = std::ptr::with_exposed_provenance_mut(memory.start());
+        let buffer = libc::iovec { iov_base, iov_len: len };
+        // SAFETY: the range is mapped now, which is when the kernel pins its pages. It uses them
+        // for entries that name parts of it only, and the table of operations holds those parts.
+        match unsafe { submitter.register_buffers(&[buffer]) } {
+            Ok(()) => return memory,
+            Err(error) => tracing::debug!(%error, len, "io_uring does not register memory"),
         }
     }
+    tracing::info!("io_uring has no registered memory; see `ulimit -l`");
+    RegisteredMemory::new(0)
 }
 
 fn is_for_now(error: &io::Error) -> bool {
@@ -321,6 +322,7 @@ mod tests {
         let file = Rc::new(OwnedFd::from(tempfile::tempfile().unwrap()));
         let part = |number: u8| Bytes::from(vec![number; PART]);
         const PART: usize = 1_000_000;
+        let fit = ring.memory.len() / PART.next_multiple_of(4096);
         let is_registered = |bytes: &Bytes| ring.memory.has(bytes.as_ptr().addr(), bytes.len());
         let use_it = async {
             for number in 0..12 {
@@ -334,7 +336,7 @@ mod tests {
             for number in 0..12 {
                 let offset = u64::from(number) * PART as u64;
                 all.push(ring.read(&file, offset, PART).await.unwrap().into_bytes());
-                assert_eq!(is_registered(&all[usize::from(number)]), number < 8);
+                assert_eq!(is_registered(&all[usize::from(number)]), usize::from(number) < fit);
                 assert!(all[usize::from(number)] == part(number));
             }
             // At the end of the file there is less to be read than asked for.
