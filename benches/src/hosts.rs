@@ -410,7 +410,8 @@ fn words(
     if tasuki.shared {
         add(&["--config", &sharing.to_string_lossy()]);
     }
-    add(&["--address", &format!("{address}/24"), "--"]);
+    // All paths are of IPv4. An instance that looks for routers of IPv6 wakes up for that.
+    add(&["--address", &format!("{address}/24"), "--ipv6", "off", "--"]);
     words
 }
 
