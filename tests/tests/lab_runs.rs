@@ -227,7 +227,7 @@ fn more_connections_take_memory_and_programs_share() {
 #[test]
 fn more_steps_take_longer_in_user_mode_and_in_the_kernel() {
     let Some(lab) = Lab::new() else { return };
-    // Who is not root may load no BPF program.
+    // Only root may load a BPF program, by default.
     let is_root = rustix::process::geteuid().is_root();
     let places: &[&str] = if is_root { &["user mode", "kernel, BPF"] } else { &["user mode"] };
     let effects = places.iter().flat_map(|place| {
