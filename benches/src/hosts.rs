@@ -120,6 +120,9 @@ impl Ends {
         let _clean_up = CleanUp::new(&namespaces, &files)?;
         for name in &namespaces {
             sh(&format!("ip netns add {name} && ip -n {name} link set lo up"))?;
+            // Each program on Tasuki has a new instance, with the same address: its connections
+            // would find those of the one before in TIME-WAIT, and wait for a second SYN.
+            sh(&format!("ip netns exec {name} sysctl -qw net.ipv4.tcp_max_tw_buckets=0"))?;
         }
         if let [a, b] = namespaces.as_slice() {
             make_veth(setup, [a, b])?;

@@ -155,7 +155,7 @@ impl LabExperiment for SendStages {
             direction: Direction::Lower,
             base: None,
             words: format!("stages --size {}", listed(&self.sizes)),
-            is_judged: false,
+            is_judged: true,
             kind: FigureKind::StackedBars,
             second: Some(SecondAxis {
                 title: "stage".to_owned(),
