@@ -234,7 +234,7 @@ fn registered_with(submitter: &Submitter<'_>) -> Arc<RegisteredMemory> {
     for len in REGISTERED {
         let memory = RegisteredMemory::new(len);
         let iov_base = std::ptr::with_exposed_provenance_mut(memory.start());
-        let buffer = libc::iovec { iov_base, iov_len: len };
+        let buffer = libc::iovec { iov_base, iov_len: memory.len() };
         // SAFETY: the range is mapped now, which is when the kernel pins its pages. It uses them
         // for entries that name parts of it only, and the table of operations holds those parts.
         match unsafe { submitter.register_buffers(&[buffer]) } {

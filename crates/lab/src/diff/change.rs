@@ -7,13 +7,18 @@ use super::pairs::Pair;
 /// A difference this unlikely without a change is significant.
 const SIGNIFICANT: f64 = 0.02;
 
+/// The natural logarithm of the largest change of a base that leaves ratios to it comparable:
+/// from 0.78 to 1.28 times.
+const MOST_DRIFT: f64 = 0.25;
+
 /// What a change means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Judgement {
     /// Worse by more than the bound, and significant.
     Regression,
-    /// Worse by more than the bound. Significant by itself, not among so many points.
+    /// Worse by more than the bound. Significant by itself, not among so many points; or the base
+    /// has changed too much ([`Drift::is_large`]).
     Suspected,
     /// Better by more than the bound, and significant.
     Improvement,
@@ -69,6 +74,14 @@ pub struct Drift {
     pub base: String,
     /// Median over its points, after to before.
     pub ratio: f64,
+}
+
+impl Drift {
+    /// Has the machine changed so much that ratios to its base tell little?
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        self.ratio.ln().abs() > MOST_DRIFT
+    }
 }
 
 /// Judges a pair. `significance` is the likelihood by itself and the adjusted one.

@@ -61,9 +61,9 @@ fn write_report(args: &LabReportArgs) -> Result<u8, Failure> {
         replace(out, &file.name, &file.content)?;
         plots.extend(file.is_plot().then(|| out.join(&file.name)));
     }
-    say(&format!("drawing {} plots", plots.len()));
+    say(format_args!("drawing {} plots", plots.len()));
     if let Err(error) = png_beside(&plots) {
-        say(&error.to_string());
+        say(error);
     }
     let said = report::findings(&results).join("\n");
     print(&format!("{said}\n\n{}\n", out.join(report::PAGE).display()))?;

@@ -76,7 +76,7 @@ fn text(difference: &Difference) -> String {
         (Judgement::Regression, format!("Worse by more than {percent} %")),
         (
             Judgement::Suspected,
-            format!("Perhaps worse by more than {percent} % (more rounds tell)"),
+            format!("Perhaps worse by more than {percent} % (measure more rounds)"),
         ),
         (Judgement::Improvement, format!("Better by more than {percent} %")),
     ];
@@ -91,7 +91,11 @@ fn text(difference: &Difference) -> String {
     for drift in difference.drifts.iter().filter(far) {
         let (base, figure) = (&drift.base, &drift.figure);
         let by = signed(drift.ratio);
-        let _ = writeln!(text, "{base} itself has changed by {by} in {figure}: ratios are to it.");
+        let meaning = match drift.is_large() {
+            true => "the machine is in another state, measure both again in turn",
+            false => "ratios are to it",
+        };
+        let _ = writeln!(text, "{base} itself has changed by {by} in {figure}: {meaning}.");
     }
     text.push_str(&unpaired(&difference.unpaired));
     let number = |judgement| difference.of(judgement).len();
