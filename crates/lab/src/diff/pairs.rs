@@ -16,6 +16,10 @@ pub struct Unpaired {
     pub reason: &'static str,
 }
 
+/// What ends the names of figures that are made of others: in percent of the base, in parts of the
+/// first place.
+const DERIVED: [&str; 2] = ["-share", "-relative"];
+
 const ONLY_BEFORE: &str = "only in the first file";
 const ONLY_AFTER: &str = "only in the second file";
 
@@ -138,8 +142,19 @@ pub(super) fn pairs<'a>(
     (found, unpaired)
 }
 
+/// Those that were measured.
 fn figures(results: &Results) -> impl Iterator<Item = (&Experiment, &Figure)> {
-    results.experiments.iter().flat_map(|it| it.figures.iter().map(move |figure| (it, figure)))
+    let all = |it| figures_of(it).map(move |figure| (it, figure));
+    results.experiments.iter().flat_map(all)
+}
+
+/// Without figures that are made of another one's samples: that one is compared.
+fn figures_of(experiment: &Experiment) -> impl Iterator<Item = &Figure> {
+    let is_made = |figure: &Figure| {
+        let of = DERIVED.iter().find_map(|suffix| figure.name.strip_suffix(suffix));
+        of.is_some_and(|of| experiment.figures.iter().any(|it| it.name == of))
+    };
+    experiment.figures.iter().filter(move |figure| !is_made(figure))
 }
 
 fn figure<'a>(results: &'a Results, experiment: &str, name: &str) -> Option<&'a Figure> {

@@ -220,6 +220,22 @@ fn nothing_is_a_regression_where_the_machine_is_in_another_state() {
 }
 
 #[test]
+fn samples_are_compared_once() {
+    let planted = Planted { figure: "send", series: "split", x: None, factor: 0.5 };
+    let (before, after) = (run(31, 10, 0.02, true, None), run(32, 10, 0.02, true, Some(planted)));
+    let with_share = |mut results: Results| {
+        let figures = &mut results.experiments[0].figures;
+        let share = Figure { name: "send-share".to_owned(), base: None, ..figures[0].clone() };
+        let own = Figure { name: "processor-share".to_owned(), ..share.clone() };
+        figures.extend([share, own]);
+        results
+    };
+    let found = compare(&with_share(before), &with_share(after), DiffOptions::default());
+    let has = |name: &str| found.changes.iter().any(|it| it.figure == name);
+    assert!(has("send") && has("processor-share") && !has("send-share"));
+}
+
+#[test]
 fn an_improvement_is_no_regression() {
     let planted = Planted { figure: "round-trip", series: "split", x: None, factor: 0.8 };
     let after = run(1, 10, 0.03, true, Some(planted));
