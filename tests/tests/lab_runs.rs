@@ -137,8 +137,8 @@ fn triple_des_costs_above_and_below_and_the_paper_stands_beside() {
 /// Looks at the transfer of a block by both transports.
 ///
 /// # Errors
-/// Its packets are not 1 ms apart: on a busy machine there may be one of the block before among
-/// them, sent again.
+/// Packets are missing, or not 1 ms apart: on a busy machine there may be one of the block before
+/// among them, sent again.
 fn delay_between_packets(results: &Value) -> Result<(), String> {
     let timeline = figure(results, "packets", "block-of-32768");
     assert_eq!(timeline["kind"], "timeline");
@@ -159,8 +159,10 @@ fn delay_between_packets(results: &Value) -> Result<(), String> {
         };
         let (left, came) = (long("target: packets leave"), long("initiator: packets come"));
         let said = format!("{panel}: {left:?} {came:?}");
-        // 32 KiB need that many packets of Ethernet's length.
-        assert!(left.len() >= 22 && came.len() >= 22, "{said}");
+        // 32 KiB need that many packets of Ethernet's length. A busy machine may capture fewer.
+        if left.len() < 22 || came.len() < 22 {
+            return Err(said);
+        }
         for work in ["target: disk", "target: cipher", "initiator: cipher"] {
             assert!(!spans(work).is_empty(), "{panel}: nothing in {work}");
         }
