@@ -12,7 +12,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::args::{ClientArgs, Congestion};
 use crate::native::Native;
-use crate::protocol::{Order, Test};
+use crate::protocol::{Order, Test, warm_up_of};
 use crate::row::{Sample, TripDetails};
 use crate::smoltcp_peer::Smoltcp;
 use crate::transport::{Bulk, Connect, MOST_READ, TransferUnit};
@@ -155,7 +155,7 @@ fn stream(args: &ClientArgs, stack: &mut impl Connect, size: u32) -> io::Result<
 /// Round trips, after a tenth as many to warm up. They take a tenth of the most time at most, so
 /// hosts that are slow have as large a part that counts.
 fn round_trips(args: &ClientArgs, stack: &mut impl Connect, size: u32) -> io::Result<Sample> {
-    let most_warm_up = args.count / 10;
+    let most_warm_up = warm_up_of(args.count);
     let mut stream = start(args, stack, size, u64::from(args.count + most_warm_up))?;
     let request = vec![0xa5; size as usize];
     let mut times = Vec::with_capacity(args.count as usize);
@@ -188,7 +188,7 @@ fn round_trips(args: &ClientArgs, stack: &mut impl Connect, size: u32) -> io::Re
 fn connections(args: &ClientArgs, stack: &mut impl Connect, size: u32) -> io::Result<Sample> {
     let request = vec![0xa5; size as usize];
     let mut times = Vec::with_capacity(args.count as usize);
-    let warm_up = args.count / 10;
+    let warm_up = warm_up_of(args.count);
     for number in 0..args.count + warm_up {
         let began = Instant::now();
         let mut stream = start(args, stack, size, 1)?;

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use socket2::SockRef;
 
 use crate::median::median;
-use crate::protocol::{Order, Test};
+use crate::protocol::{Order, Test, warm_up_of};
 
 /// Bytes of a request.
 const REQUEST: usize = 64;
@@ -116,10 +116,11 @@ fn round_trip(stream: &mut TcpStream) -> io::Result<()> {
 fn measure(streams: &mut [TcpStream], count: u32) -> Result<ManyConnections> {
     let one = streams.first_mut().context("a connection")?;
     let mut times = Vec::new();
-    for round in 0..count + count / 10 {
+    let warm_up = warm_up_of(count);
+    for round in 0..count + warm_up {
         let began = Instant::now();
         round_trip(one)?;
-        if round >= count / 10 {
+        if round >= warm_up {
             times.push(began.elapsed().as_secs_f64() * 1e6);
         }
     }

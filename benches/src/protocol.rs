@@ -85,3 +85,8 @@ impl Order {
         Ok(Self { test, pause: bytes[1], size, total: u64::from_le_bytes(total) })
     }
 }
+
+/// How many operations come before so many that count.
+pub(crate) fn warm_up_of(count: u32) -> u32 {
+    count / 10
+}

@@ -17,6 +17,7 @@ use crate::args::Congestion;
 use crate::clients::run_client;
 use crate::hosts::{Host, Programs};
 use crate::late_host::LateHost;
+use crate::protocol::warm_up_of;
 use crate::setup::{Role, Setup};
 
 const CONNECTIONS: [u32; 5] = [1, 10, 100, 1000, 10_000];
@@ -268,7 +269,7 @@ impl LabExperiment for ManyAtOnce {
             Some(reading(figure, host.setup().title(), connections, value))
         });
         // A tenth of the round trips come before those that count.
-        Ok(MeasuredValues { readings: readings.collect(), warm_up: pace.count / 10 })
+        Ok(MeasuredValues { readings: readings.collect(), warm_up: warm_up_of(pace.count) })
     }
 
     fn conclude(&self, figures: &mut Vec<Figure>) -> Vec<String> {

@@ -21,6 +21,7 @@ use super::peers::peer_words;
 use super::units::UnitSweep;
 use crate::clients::output_of;
 use crate::hosts::{Host, Programs};
+use crate::protocol::warm_up_of;
 use crate::row::Sample;
 
 /// Bytes of a write.
@@ -234,8 +235,7 @@ impl LabExperiment for Streams {
         let mut tests: Vec<&str> = figures.iter().map(|figure| figure.test).collect();
         tests.dedup();
         let mut readings = Vec::new();
-        // As `crate::client` has it.
-        let warm_up = if tests.contains(&"connect") { count / 10 } else { 0 };
+        let warm_up = if tests.contains(&"connect") { warm_up_of(count) } else { 0 };
         for test in tests {
             let words = [
                 format!("--test={test}"),

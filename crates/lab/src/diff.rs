@@ -10,9 +10,7 @@
 //! ([`statistics::adjusted`](crate::statistics::adjusted)): a file with a thousand points and
 //! without a change raises a false alarm in one of twenty comparisons at most. The price is that a
 //! change in one point of a thousand needs about ten rounds to be seen. What only looks like a
-//! regression is [`Judgement::Suspected`]: more rounds tell. So is every regression in a figure
-//! whose base has changed a lot ([`Drift::is_large`]): the machine is then in another state, in
-//! which Tasuki and the base do not gain or lose the same. All points of a series together are
+//! regression is [`Judgement::Suspected`]: more rounds tell. All points of a series together are
 //! judged as well ([`Change::x`] is `None`): what makes all of them a little worse is seen there.
 //!
 //! The interval of a change is for itself; it does not know of the other points.
@@ -75,36 +73,23 @@ impl Difference {
 pub fn compare(before: &Results, after: &Results, options: DiffOptions) -> Difference {
     let (pairs, unpaired) = pairs(before, after, options.absolute);
     let (bases, judged): (Vec<Pair>, Vec<Pair>) = pairs.into_iter().partition(|pair| pair.is_base);
-    let drifts = drifts(&bases);
-    let judgements = judgements(&judged, &drifts, options.bound);
+    let judgements = judgements(&judged, options.bound);
     let changes = judged.iter().zip(judgements);
     let changes =
         changes.map(|(pair, (judgement, likelihood))| Change::new(pair, judgement, likelihood));
-    Difference { options, changes: changes.collect(), drifts, unpaired }
+    Difference { options, changes: changes.collect(), drifts: drifts(&bases), unpaired }
 }
 
 /// What each change means, and its likelihood without a change, adjusted for their number.
-fn judgements(pairs: &[Pair], drifts: &[Drift], bound: f64) -> Vec<(Judgement, Option<f64>)> {
+fn judgements(pairs: &[Pair], bound: f64) -> Vec<(Judgement, Option<f64>)> {
     let tests: Vec<Option<f64>> = pairs.iter().map(Pair::likelihood).collect();
     let known: Vec<f64> = tests.iter().copied().flatten().collect();
     let mut corrected = adjusted(&known).into_iter();
     let mut one = |(pair, test): (&Pair, &Option<f64>)| {
         let significance = test.and_then(|raw| Some((raw, corrected.next()?)));
-        let judgement = match judge(pair, significance, bound) {
-            Judgement::Regression if has_drifted(pair, drifts) => Judgement::Suspected,
-            other => other,
-        };
-        (judgement, significance.map(|(_, adjusted)| adjusted))
+        (judge(pair, significance, bound), significance.map(|(_, adjusted)| adjusted))
     };
     pairs.iter().zip(&tests).map(&mut one).collect()
-}
-
-/// Has the base of the pair's figure changed too much?
-fn has_drifted(pair: &Pair, drifts: &[Drift]) -> bool {
-    let of_it = drifts.iter().find(|drift| {
-        (drift.experiment.as_str(), drift.figure.as_str()) == (pair.experiment, pair.figure)
-    });
-    pair.to.is_some() && of_it.is_some_and(Drift::is_large)
 }
 
 /// One for each base of a figure: the median of its points' ratios.

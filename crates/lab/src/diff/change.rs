@@ -1,5 +1,7 @@
 //! How a pair of points changed, and what that means.
 
+use std::ops::RangeInclusive;
+
 use serde::Serialize;
 
 use super::pairs::Pair;
@@ -7,9 +9,8 @@ use super::pairs::Pair;
 /// A difference this unlikely without a change is significant.
 const SIGNIFICANT: f64 = 0.02;
 
-/// The natural logarithm of the largest change of a base that leaves ratios to it comparable:
-/// from 0.78 to 1.28 times.
-const MOST_DRIFT: f64 = 0.25;
+/// Changes of a base that say little about the machine.
+const DRIFTS: RangeInclusive<f64> = 0.75..=4.0 / 3.0;
 
 /// What a change means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -17,8 +18,7 @@ const MOST_DRIFT: f64 = 0.25;
 pub enum Judgement {
     /// Worse by more than the bound, and significant.
     Regression,
-    /// Worse by more than the bound. Significant by itself, not among so many points; or the base
-    /// has changed too much ([`Drift::is_large`]).
+    /// Worse by more than the bound. Significant by itself, not among so many points.
     Suspected,
     /// Better by more than the bound, and significant.
     Improvement,
@@ -77,10 +77,11 @@ pub struct Drift {
 }
 
 impl Drift {
-    /// Has the machine changed so much that ratios to its base tell little?
+    /// Has the machine changed so much that both should be measured again? In another state of the
+    /// machine Tasuki and the base do not gain or lose the same, so the ratio may change as well.
     #[must_use]
     pub fn is_large(&self) -> bool {
-        self.ratio.ln().abs() > MOST_DRIFT
+        !DRIFTS.contains(&self.ratio)
     }
 }
 

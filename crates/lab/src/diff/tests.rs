@@ -38,7 +38,7 @@ fn normal(random: &mut ChaCha8Rng) -> f64 {
 fn run(seed: u64, rounds: u32, noise: f64, base: bool, planted: Option<Planted>) -> Results {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     // The whole machine, if a base cancels it.
-    let of_run = if base { 0.05 * normal(&mut random) } else { 0.0 };
+    let of_run = if base { 0.1 * normal(&mut random) } else { 0.0 };
     let of_rounds: Vec<f64> =
         (0..rounds).map(|_| if base { 0.05 * normal(&mut random) } else { 0.0 }).collect();
     let mut point = |figure: &str, direction: Direction, series: &str, x: f64| {
@@ -95,9 +95,8 @@ fn regressions(before: &Results, after: &Results) -> Vec<String> {
     let options = DiffOptions::default();
     let (pairs, unpaired) = pairs(before, after, options.absolute);
     assert_eq!(unpaired, []);
-    let (bases, judged): (Vec<Pair>, Vec<Pair>) = pairs.into_iter().partition(|pair| pair.is_base);
-    let drifts = drifts(&bases);
-    let judgements = judgements(&judged, &drifts, options.bound);
+    let judged: Vec<Pair> = pairs.into_iter().filter(|pair| !pair.is_base).collect();
+    let judgements = judgements(&judged, options.bound);
     let found = judged.iter().zip(judgements).filter(|(_, it)| it.0 == Judgement::Regression);
     let name = |pair: &Pair| {
         let place = pair.x.map_or("all".to_owned(), |x| x.to_string());
@@ -193,29 +192,6 @@ fn however_noisy_there_is_a_false_alarm_in_one_of_twenty_comparisons_at_most() {
         let found = false_alarms(rounds, noise, base, 100);
         println!("{rounds} rounds, noise {noise}, base {base}: {found} of 100");
         assert!(found <= 5, "{rounds} rounds, noise {noise}, base {base}: {found} of 100");
-    }
-}
-
-#[test]
-fn nothing_is_a_regression_where_the_machine_is_in_another_state() {
-    let planted = Planted { figure: "send", series: "split", x: None, factor: 0.8 };
-    let before = run(21, 10, 0.02, true, None);
-    for factor in [0.7, 1.0, 1.5] {
-        let mut after = run(22, 10, 0.02, true, Some(planted));
-        let points =
-            after.experiments[0].figures[0].series.iter_mut().flat_map(|it| &mut it.points);
-        points.flat_map(|it| &mut it.samples).for_each(|sample| sample.value *= factor);
-        let found = compare(&before, &after, DiffOptions::default());
-        let of = |judgement| found.of(judgement).iter().all(|it| it.series == "split");
-        assert!(of(Judgement::Regression) && of(Judgement::Suspected), "{factor}");
-        let (worse, perhaps) =
-            (found.of(Judgement::Regression).len(), found.of(Judgement::Suspected).len());
-        let large = found.drifts.iter().filter(|drift| drift.is_large()).count();
-        if factor == 1.0 {
-            assert!(large == 0 && worse >= 6, "{worse} and {perhaps}, {large}");
-        } else {
-            assert!(large == 1 && worse == 0 && perhaps >= 6, "{worse} and {perhaps}, {large}");
-        }
     }
 }
 

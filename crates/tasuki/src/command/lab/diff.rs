@@ -76,7 +76,7 @@ fn text(difference: &Difference) -> String {
         (Judgement::Regression, format!("Worse by more than {percent} %")),
         (
             Judgement::Suspected,
-            format!("Perhaps worse by more than {percent} % (measure more rounds)"),
+            format!("Perhaps worse by more than {percent} % (more rounds tell)"),
         ),
         (Judgement::Improvement, format!("Better by more than {percent} %")),
     ];
