@@ -65,16 +65,9 @@ fn kinds<'a>(args: &'a CompareArgs, builds: &'a [Programs]) -> Vec<ComparedKind<
 fn builds(args: &CompareArgs) -> Result<Vec<Programs>> {
     let peers = &args.peers;
     let new = Programs::new(&args.tasuki, peers)?;
-    let before = args.before.as_ref().map(|tasuki| Programs {
-        tasuki: tasuki.clone(),
-        native: tasuki.with_file_name("tasuki-bench"),
-        peers: peers.clone(),
-        build: Build::Before,
-    });
-    for programs in before.iter().chain([&new]) {
-        let tasuki = &programs.tasuki;
-        ensure!(tasuki.exists(), "{} is not there: `make build` makes it", tasuki.display());
-    }
+    let before = args.before.as_ref().map(|tasuki| Programs::earlier(tasuki, peers)).transpose()?;
+    let tasuki = &new.tasuki;
+    ensure!(tasuki.exists(), "{} is not there: `make build` makes it", tasuki.display());
     Ok([new].into_iter().chain(before).collect())
 }
 

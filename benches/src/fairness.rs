@@ -43,6 +43,7 @@ use self::kind::{Kind, Side};
 use self::neighbour::Measured;
 use self::outcome::{Fairness, FairnessOutcome};
 use crate::instruments::{Instance, Making};
+use crate::setup::Build;
 
 pub(crate) use self::neighbour::{NeighbourArgs, run as neighbour};
 pub(crate) use self::program::WorstArgs;
@@ -238,7 +239,8 @@ struct Prepared {
 }
 
 fn prepare(args: &FairnessArgs, config: Option<&Path>) -> Result<Prepared> {
-    let how = Making { tasuki: &args.tasuki, mode: &args.mode, pinned: false, config };
+    let (tasuki, mode, build) = (&args.tasuki, &args.mode, Build::New);
+    let how = Making { tasuki, mode, pinned: false, config, build };
     let instance = Instance::made(&how)?;
     let neighbour = Neighbour::start(&instance)?;
     Ok(Prepared { neighbour, instance })

@@ -18,8 +18,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::args::Congestion;
 use crate::bridged::{BridgedPair, PairPlace};
 use crate::cleanup::CleanUp;
+use crate::described;
 use crate::setup::{Build, Device, Role, Setup, Tasuki};
 use crate::shell::sh;
+use user::exit::{Code, Failure};
 
 /// Both ends of a set-up: their namespaces, devices and files. A drop removes everything, as does
 /// the end of this process.
@@ -71,6 +73,34 @@ impl Programs {
         })
     }
 
+    /// The earlier build `tasuki`. The `tasuki-bench` beside it has the native API's ends.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub(crate) fn earlier(tasuki: &Path, peers: &Path) -> Result<Self> {
+        if !tasuki.is_file() {
+            let sentence = format!(
+                "the earlier build {} is not there: --before names its `tasuki`, built with \
+                 `make build`",
+                tasuki.display()
+            );
+            return Err(Failure::new(Code::NotFound, sentence).into());
+        }
+        let version = described::tasuki(tasuki)?;
+        if !version.starts_with("tasuki ") {
+            let sentence = format!(
+                "{} is no build of tasuki: its --version says `{}`",
+                tasuki.display(),
+                version.lines().next().unwrap_or_default()
+            );
+            return Err(Failure::new(Code::Configuration, sentence).into());
+        }
+        // It is started in other directories as well.
+        let tasuki = std::path::absolute(tasuki)?;
+        let (native, peers) = (tasuki.with_file_name("tasuki-bench"), peers.to_owned());
+        Ok(Self { tasuki, native, peers, build: Build::Before })
+    }
+
     /// The program at the ends of a set-up.
     fn ends(&self, setup: Setup) -> Result<PathBuf> {
         let native = setup.tasuki().is_some_and(|tasuki| tasuki.native);
@@ -108,7 +138,7 @@ const PEER_TAP: &str = "tap0";
 impl Ends {
     /// Makes the namespaces.
     pub(crate) fn new(setup: Setup, role: Role, from: &Programs, pinned: bool) -> Result<Self> {
-        let letter = if from.build == Build::Before { "o" } else { "n" };
+        let letter = from.build.letter();
         let part = if role == Role::Client { "" } else { "s" };
         let tag = format!("tb{}{letter}{part}{}", std::process::id(), setup as u8);
         let count = if setup.on_veth() { 2 } else { usize::from(!setup.is_rootless()) };
@@ -221,7 +251,8 @@ impl Ends {
         if !self.setup.is_rootless() {
             return PORT;
         }
-        let place = std::process::id() % 800 * EACH + self.setup as u32 % EACH;
+        let of_build = std::process::id() % 400 * 2 + self.programs.build as u32;
+        let place = of_build * EACH + self.setup as u32 % EACH;
         20_000 + u16::try_from(place).unwrap_or(0)
     }
 

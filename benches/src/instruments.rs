@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::cleanup::CleanUp;
 use crate::hosts::on_cpu;
 use crate::operations::PAUSE;
+use crate::setup::Build;
 
 /// The instance of `hops` and `stages`.
 #[derive(Args)]
@@ -67,17 +68,19 @@ pub(crate) struct Making<'a> {
     pub(crate) pinned: bool,
     /// A configuration file.
     pub(crate) config: Option<&'a Path>,
+    /// Which build the command is of.
+    pub(crate) build: Build,
 }
 
 impl Instance {
     pub(crate) fn new(args: &InstanceArgs) -> Result<Self> {
         let InstanceArgs { tasuki, mode, .. } = args;
-        Self::made(&Making { tasuki, mode, pinned: false, config: None })
+        Self::made(&Making { tasuki, mode, pinned: false, config: None, build: Build::New })
     }
 
     /// As the arguments say.
     pub(crate) fn made(how: &Making<'_>) -> Result<Self> {
-        let name = format!("tb{}n{}", std::process::id(), how.mode);
+        let name = format!("tb{}{}{}", std::process::id(), how.build.letter(), how.mode);
         let (tasuki, pinned) = (how.tasuki.to_owned(), how.pinned);
         let clean_up = CleanUp::new(std::slice::from_ref(&name), &[])?;
         let mut made = Self { tasuki, name, pinned, server: None, _clean_up: clean_up };

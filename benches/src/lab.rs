@@ -33,6 +33,7 @@ mod session;
 mod stages;
 mod storage;
 mod streams;
+mod two_builds;
 mod units;
 
 use std::ffi::OsString;
@@ -63,6 +64,8 @@ pub(crate) use self::session::new_results;
 use self::stages::SendStages;
 use self::storage::DiskTransfers;
 use self::streams::Streams;
+use self::two_builds::TwoBuilds;
+use crate::hosts::Programs;
 
 /// The words of `lab`.
 #[derive(Args)]
@@ -104,6 +107,7 @@ pub(crate) fn main(args: &MeasureArgs) -> ExitCode {
 /// A run, new or from before.
 struct LabRun {
     options: LabOptions,
+    builds: Builds,
     folder: RunFolder,
     state: RunState,
     results: Results,
@@ -111,7 +115,7 @@ struct LabRun {
 
 fn run(args: &MeasureArgs) -> Result<()> {
     let tasuki = tasuki(args.tasuki.as_deref())?;
-    let LabRun { options, folder, state, results } = match &args.options.resume {
+    let LabRun { options, builds, folder, state, results } = match &args.options.resume {
         Some(path) => earlier(path, &tasuki)?,
         None => new_run(&args.options, &tasuki)?,
     };
@@ -123,7 +127,7 @@ fn run(args: &MeasureArgs) -> Result<()> {
             continue;
         }
         let later = &chosen[at + 1..];
-        let mut experiment = match made(*name, &tasuki, &options) {
+        let mut experiment = match made(*name, &builds, &options) {
             Ok(experiment) => experiment,
             Err(error) => {
                 session.misses(format!("{}: {error:#}.", name.name()));
@@ -173,10 +177,11 @@ fn new_run(options: &LabOptions, tasuki: &Path) -> Result<LabRun> {
     })?;
     may_measure(&options.chosen())?;
     let words = words_of_options();
-    let results = new_results(tasuki, command(&words))?;
+    let builds = Builds::new(tasuki, options)?;
+    let results = builds.new_results(command(&words))?;
     let folder = RunFolder::create(options.out.as_deref())?;
     let state = RunState { words, ..RunState::default() };
-    Ok(LabRun { options: options.clone(), folder, state, results })
+    Ok(LabRun { options: options.clone(), builds, folder, state, results })
 }
 
 /// The command that measures with these words.
@@ -209,9 +214,13 @@ fn earlier(path: &Path, tasuki: &Path) -> Result<LabRun> {
     })?;
     let options = options.options;
     options.check().map_err(|sentence| wrong(format!("{shown}/run.json: {sentence}")))?;
-    let now = new_results(tasuki, command(&state.words))?;
-    let was = [&results.made.tasuki, &results.machine.system, &results.machine.processor];
-    let is = [&now.made.tasuki, &now.machine.system, &now.machine.processor];
+    let builds = Builds::new(tasuki, &options)?;
+    let now = builds.new_results(command(&state.words))?;
+    let of = |it: &Results| -> [String; 4] {
+        let before = it.made.before.clone().unwrap_or_default();
+        [&it.made.tasuki, &before, &it.machine.system, &it.machine.processor].map(String::clone)
+    };
+    let (was, is) = (of(&results), of(&now));
     if let Some((was, is)) = was.into_iter().zip(is).find(|(was, is)| was != is) {
         let sentence = format!(
             "cannot go on with {shown}: it is of `{was}`, and this is `{is}`; `tasuki lab` begins \
@@ -220,7 +229,7 @@ fn earlier(path: &Path, tasuki: &Path) -> Result<LabRun> {
         return Err(wrong(sentence).into());
     }
     may_measure(&options.chosen())?;
-    Ok(LabRun { options, folder, state, results })
+    Ok(LabRun { options, builds, folder, state, results })
 }
 
 /// The `tasuki` that is measured.
@@ -278,24 +287,58 @@ fn allowed(options: &LabOptions, session: &mut Session) -> Result<Vec<Experiment
     Ok(allowed)
 }
 
+/// The builds that are measured.
+struct Builds {
+    new: Programs,
+    before: Option<Programs>,
+}
+
+impl Builds {
+    fn new(tasuki: &Path, options: &LabOptions) -> Result<Self> {
+        let peers = options.peers.clone().unwrap_or_default();
+        let before = options.before.as_ref();
+        let before = before.map(|before| Programs::earlier(before, &peers)).transpose()?;
+        Ok(Self { new: Programs::new(tasuki, &peers)?, before })
+    }
+
+    fn new_results(&self, command: String) -> Result<Results> {
+        let before = self.before.as_ref().map(|before| &*before.tasuki);
+        new_results(&self.new.tasuki, before, command)
+    }
+}
+
+/// The experiment, with both builds if there are two and Tasuki is measured as a program.
 fn made(
     name: ExperimentName,
-    tasuki: &Path,
+    builds: &Builds,
+    options: &LabOptions,
+) -> Result<Box<dyn LabExperiment>> {
+    let new = made_with(name, &builds.new, options)?;
+    Ok(match &builds.before {
+        Some(before) if name.has_builds() => {
+            let words = format!(" --before {}", before.tasuki.display());
+            Box::new(TwoBuilds::new(new, made_with(name, before, options)?, words))
+        }
+        _ => new,
+    })
+}
+
+fn made_with(
+    name: ExperimentName,
+    programs: &Programs,
     options: &LabOptions,
 ) -> Result<Box<dyn LabExperiment>> {
     Ok(match name {
-        ExperimentName::Throughput => Box::new(Streams::throughput(tasuki, options)?),
-        ExperimentName::Connections => Box::new(Streams::connections(tasuki, options)?),
+        ExperimentName::Throughput => Box::new(Streams::throughput(programs, options)),
+        ExperimentName::Connections => Box::new(Streams::connections(programs, options)),
         ExperimentName::Handover => Box::new(Handovers::new(options)),
-        ExperimentName::Stages => Box::new(SendStages::new(tasuki, options)),
+        ExperimentName::Stages => Box::new(SendStages::new(programs, options)),
         ExperimentName::Calls => Box::new(PackagedCalls::new(options)),
         ExperimentName::Loops => Box::new(Loops::new(options)),
-        ExperimentName::Packets => Box::new(PacketTimes::new(tasuki, options)),
-        ExperimentName::Paths => Box::new(BadPaths::new(tasuki, options)),
-        ExperimentName::Scale => Box::new(ManyAtOnce::new(tasuki, options)?),
-        ExperimentName::Storage => Box::new(DiskTransfers::new(tasuki, options)),
-        ExperimentName::Rtt | ExperimentName::All => {
-            Box::new(Rtt::new(tasuki.to_path_buf(), options)?)
-        }
+        ExperimentName::Packets => Box::new(PacketTimes::new(&programs.tasuki, options)),
+        ExperimentName::Paths => Box::new(BadPaths::new(programs, options)),
+        ExperimentName::Scale => Box::new(ManyAtOnce::new(programs, options)?),
+        ExperimentName::Storage => Box::new(DiskTransfers::new(programs, options)),
+        ExperimentName::Rtt | ExperimentName::All => Box::new(Rtt::new(programs, options)?),
     })
 }

@@ -21,6 +21,7 @@ use serde_json::Value;
 
 use crate::instruments::{Instance, Making};
 use crate::median::median;
+use crate::setup::Build;
 
 pub(crate) use self::at_once::{AtOnceArgs, run as at_once};
 
@@ -112,8 +113,8 @@ fn measure(args: &ProgramsArgs, config: &Path) -> Result<Vec<Trip>> {
             for busy_poll in &args.busy_poll {
                 fs::write(config, format!("[instance]\nbusy_poll = {}\n", busy_poll.toml()))?;
                 let config = Some(config);
-                let instance =
-                    Instance::made(&Making { tasuki: &args.tasuki, mode, pinned, config })?;
+                let (tasuki, build) = (&args.tasuki, Build::New);
+                let instance = Instance::made(&Making { tasuki, mode, pinned, config, build })?;
                 for &programs in &args.programs {
                     let median_us = together(&instance, programs, args.count)?;
                     let mode = mode.to_owned();

@@ -100,6 +100,16 @@ pub(crate) enum Build {
     Before,
 }
 
+impl Build {
+    /// What tells names of its hosts from those of the other build.
+    pub(crate) fn letter(self) -> &'static str {
+        match self {
+            Self::New => "n",
+            Self::Before => "o",
+        }
+    }
+}
+
 /// The part of the measured end: that of the set-up's stack. The other end is on the kernel's, but
 /// over a wire or a bridge.
 #[derive(

@@ -210,6 +210,48 @@ fn diff_finds_a_planted_regression_and_nothing_without_one() {
     assert!(regressions.iter().all(|it| is_it(&it)), "{said}");
 }
 
+/// One file with two builds: those of both files.
+fn two_builds(before: &Value, after: &Value) -> Value {
+    let mut both = after.clone();
+    let figures = both["experiments"][0]["figures"].as_array_mut().expect("figures");
+    let old = before["experiments"][0]["figures"].as_array().expect("figures");
+    for (figure, old) in figures.iter_mut().zip(old) {
+        let Some(series) = figure["series"].as_array_mut() else { continue };
+        for earlier in old["series"].as_array().into_iter().flatten() {
+            let mut earlier = earlier.clone();
+            let name = earlier["name"].as_str().expect("a name").to_owned();
+            if SERIES[1..].iter().any(|(of, _)| *of == name) {
+                earlier["name"] = json!(format!("{name}, before"));
+                series.push(earlier);
+            }
+        }
+    }
+    both["made"]["before"] = json!("tasuki 0.0.1");
+    both
+}
+
+#[test]
+fn diff_of_one_file_compares_its_builds() {
+    let bench = Bench::new();
+    let earlier = results(1, 1.0);
+    bench.write("one.json", &earlier);
+    bench.write("same.json", &two_builds(&earlier, &results(2, 1.0)));
+    bench.write("slower.json", &two_builds(&earlier, &results(3, 0.9)));
+    let said = bench.lab(&["diff", "same.json"]).success();
+    assert!(said.stdout.contains(" 0 worse"), "{said}");
+    let said = bench.lab(&["diff", "slower.json"]).code(1);
+    let is_whole = |line: &str| line.starts_with("send") && line.contains(" all ");
+    assert!(said.stdout.lines().any(is_whole), "{said}");
+    assert!(!said.stdout.contains(", before"), "an earlier build is no series: {said}");
+    // Files of two runs have the present build in common.
+    let said = bench.lab(&["diff", "same.json", "slower.json", "--json"]).code(1);
+    assert!(!said.stdout.contains(", before"), "{said}");
+    let said = bench.lab(&["diff", "one.json"]).code(118);
+    assert!(said.stderr.contains("one build only"), "{said}");
+    let said = bench.lab(&["report", "slower.json", "--out", "report"]).success();
+    assert!(said.stdout.contains("Since tasuki 0.0.1, measured in turn"), "{said}");
+}
+
 #[test]
 fn wrong_files_are_refused_with_the_field_and_an_exit_code() {
     let bench = Bench::new();

@@ -6,7 +6,7 @@
 use std::fs;
 
 use serde_json::Value;
-use tasuki_tests::{Lab, figure, growth, mode, points, series};
+use tasuki_tests::{Lab, figure, growth, mode, points, series, tasuki_binary};
 
 /// How a series has to grow from its first place to its last.
 type Growth = fn(f64) -> bool;
@@ -224,6 +224,51 @@ fn more_connections_take_memory_and_programs_share() {
         // A quick run waits for idle connections once.
         assert_eq!(values("idle-wake-ups").len(), 1);
     }
+}
+
+#[test]
+fn an_earlier_build_takes_turns_with_the_present_one() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let mode = mode();
+    let words = "rtt throughput stages scale connections --before";
+    let words = format!("{words} {}", tasuki_binary().display());
+    let axes = "--length 64 --size 65536 --programs 1 --quick --rounds 1";
+    // `scale` has no such mode.
+    let words = if mode == "library" { words.replace("scale ", "") } else { words };
+    let axes = if mode == "library" { axes.replace("--programs 1 ", "") } else { axes.to_owned() };
+    let said = lab.run(&format!("{words} {axes} --only linux,{mode} --out both")).success();
+    assert!(said.stdout.contains("measured in turn: of "), "{said}");
+    let results = lab.results("both");
+    assert!(results["partial"].is_null(), "{results}");
+    assert_eq!(results["made"]["before"], results["made"]["tasuki"]);
+    for (of, name) in [("rtt", "mean-by-length"), ("throughput", "send")] {
+        let figure = figure(&results, of, name);
+        assert!(figure["command"].as_str().expect("a command").contains(" --before "), "{figure}");
+        let names = figure["series"].as_array().expect("series").iter();
+        let names: Vec<&str> = names.filter_map(|series| series["name"].as_str()).collect();
+        for present in names.iter().filter(|name| !name.contains("before")) {
+            // Linux is the same, whatever build there is.
+            let is_twice = names.contains(&&format!("{present}, before")[..]);
+            let is_paper = present.starts_with("paper");
+            assert!(is_twice != (is_paper || *present == "Linux"), "{name}: {names:?}");
+        }
+    }
+    // One round says nothing of a point.
+    let said = lab.run("diff both/results.json --json");
+    let answer: Value = serde_json::from_str(&said.stdout).expect("JSON");
+    let points = |list: &str| {
+        let all = answer[list].as_array().expect("a list").iter();
+        all.filter(|change| !change["x"].is_null()).count()
+    };
+    assert!(points("unjudged") > 8, "{said}");
+    assert_eq!(points("regressions") + points("improvements") + points("unchanged"), 0, "{said}");
+    let said = lab.run("rtt --before none --out none").code(127);
+    assert!(said.stderr.contains("the earlier build none is not there"), "{said}");
+    let said = lab.run("rtt --before /bin/true --out none").code(118);
+    assert!(said.stderr.contains("no build of tasuki"), "{said}");
+    let said = lab.run("calls --before none --out none").code(2);
+    assert!(said.stderr.contains("--before belongs to rtt, "), "{said}");
+    assert!(!lab.path("none").exists());
 }
 
 #[test]

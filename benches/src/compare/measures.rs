@@ -2,6 +2,7 @@
 //! of one kind of set-up and role. Its series are the set-ups, its base is the kernel's, its places
 //! are the sizes.
 
+use lab::results::BEFORE;
 use lab::{Direction, FigureKind};
 
 use crate::lab::experiment::{FigurePlan, MeasuredValue, bytes_axis};
@@ -135,7 +136,7 @@ pub(super) fn values(row: &Row) -> impl Iterator<Item = MeasuredValue> {
 
 /// The name of a set-up's series.
 pub(super) fn series(setup: Setup, build: Build) -> String {
-    let before = if build == Build::Before { ", before" } else { "" };
+    let before = if build == Build::Before { BEFORE } else { "" };
     format!("{}{before}", setup.title())
 }
 

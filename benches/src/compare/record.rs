@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use lab::statistics::Precision;
 use lab::{Experiment, Figure, Results};
+use user::whole_file::replace;
 
 use super::kind::ComparedKind;
 use crate::args::CompareArgs;
@@ -17,7 +18,6 @@ use crate::described;
 use crate::lab::calibration::Calibrator;
 use crate::lab::engine::{EngineLimits, Surroundings, run};
 use crate::lab::experiment::LabExperiment;
-use crate::lab::folder::replace;
 use crate::lab::new_results;
 use crate::lab::notebook::Notebook;
 use crate::progress::LabProgress;
@@ -98,14 +98,15 @@ impl Record {
         self.results.experiments = vec![found];
         self.results.made.seconds = self.began.elapsed().as_secs();
         self.results.check().context("results that `tasuki lab` would refuse")?;
-        replace(file, &serde_json::to_vec(&self.results)?)
+        Ok(replace(file, &serde_json::to_vec(&self.results)?)?)
     }
 }
 
 /// The results before anything was measured.
 fn empty(args: &CompareArgs) -> Result<Results> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let mut results = new_results(&args.tasuki, format!("tasuki-bench {}", words.join(" ")))?;
+    let command = format!("tasuki-bench {}", words.join(" "));
+    let mut results = new_results(&args.tasuki, args.before.as_deref(), command)?;
     let congestion = args.congestion.congestion.clone();
     let properties = &mut results.machine.properties;
     properties.insert("congestion control of the kernel's ends".into(), congestion);

@@ -90,6 +90,10 @@ pub(crate) trait LabExperiment {
     fn points(&self) -> Vec<String>;
     /// Names of the set-ups that take turns at each point.
     fn setups(&self) -> Vec<String>;
+    /// Is Tasuki measured in this set-up? Then an earlier build can be, in turn with it.
+    fn has_tasuki(&self, _setup: usize) -> bool {
+        false
+    }
     /// A round begins, the first one with 0. To warm up, set-ups are measured before it.
     fn begin_round(&mut self, _round: u32) {}
     /// Measures one point of one set-up once.

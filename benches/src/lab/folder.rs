@@ -14,6 +14,7 @@ use anyhow::Result;
 use lab::{MOST_FILE_BYTES, Results, report};
 use serde::{Deserialize, Serialize};
 use user::exit::{Code, Failure};
+use user::whole_file::replace;
 
 const RESULTS: &str = "results.json";
 const RUN: &str = "run.json";
@@ -101,23 +102,8 @@ impl RunFolder {
     }
 
     fn replace(&self, name: &str, content: &[u8]) -> Result<()> {
-        replace(&self.path.join(name), content)
+        Ok(replace(&self.path.join(name), content)?)
     }
-}
-
-/// Writes a file whole: whoever reads it finds the earlier content or this one.
-///
-/// # Errors
-/// Those of the file. The earlier content is still there.
-pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let beside = path.with_file_name(format!(".{name}.new"));
-    let written = fs::write(&beside, content).and_then(|()| fs::rename(&beside, path));
-    Ok(written.map_err(|error| {
-        // What was written of it is of no use.
-        let _ = fs::remove_file(&beside);
-        Failure::output(path.display(), error)
-    })?)
 }
 
 /// `tasuki-lab-2026-11-25T23-50-01`, in UTC.

@@ -8,8 +8,6 @@ mod axes;
 mod bad_path;
 mod relay;
 
-use std::path::{Path, PathBuf};
-
 use anyhow::{Context as _, Result};
 use lab::plan::{LabOptions, LabSetup};
 use lab::statistics::median;
@@ -22,6 +20,7 @@ use self::axes::{WireAxis, WireProperty, axes};
 use self::bad_path::{BadPath, EndMode, LINK, WireSetting};
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues};
 use crate::clients::run_client;
+use crate::hosts::Programs;
 use crate::row::Sample;
 
 /// Seconds of a connection. With 100 ms each way CUBIC and BBR need two to be at the link's rate.
@@ -46,7 +45,7 @@ struct PathSetup {
 
 /// See the module.
 pub(crate) struct BadPaths {
-    tasuki: PathBuf,
+    programs: Programs,
     axes: Vec<WireAxis>,
     setups: Vec<PathSetup>,
     seconds: f64,
@@ -59,7 +58,7 @@ pub(crate) struct BadPaths {
 
 impl BadPaths {
     /// As the options say.
-    pub(crate) fn new(tasuki: &Path, options: &LabOptions) -> Self {
+    pub(crate) fn new(programs: &Programs, options: &LabOptions) -> Self {
         let axes = axes(options);
         let available = std::fs::read_to_string(AVAILABLE).unwrap_or_default();
         let has = |control: &str| available.split_whitespace().any(|it| it == control);
@@ -69,7 +68,7 @@ impl BadPaths {
         }
         let points = axes.iter().map(|axis| axis.points.len()).sum();
         Self {
-            tasuki: tasuki.to_path_buf(),
+            programs: programs.clone(),
             counts: vec![vec![0; setups.len()]; points],
             axes,
             setups,
@@ -88,7 +87,7 @@ impl BadPaths {
     fn sample(&mut self, setting: WireSetting, setup: &PathSetup, seed: u64) -> Result<Sample> {
         let path = match &mut self.path {
             Some(path) => path,
-            none => none.insert(BadPath::new(&self.tasuki)?),
+            none => none.insert(BadPath::new(&self.programs)?),
         };
         path.receive_on(setup.to)?;
         let _wire = path.wire(setting, seed)?;
@@ -171,6 +170,10 @@ impl LabExperiment for BadPaths {
 
     fn setups(&self) -> Vec<String> {
         self.setups.iter().map(|setup| setup.title.clone()).collect()
+    }
+
+    fn has_tasuki(&self, setup: usize) -> bool {
+        self.setups.get(setup).is_some_and(|it| it.from.is_some() || it.to.is_some())
     }
 
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {

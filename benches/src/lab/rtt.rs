@@ -18,14 +18,13 @@ pub(super) use self::chain::bounded;
 pub(crate) use self::loads::{BackgroundArgs, background};
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use lab::plan::{LabOptions, LabSetup};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 use user::exit::say;
 
-use self::chain::{Chain, ChainPrograms};
+use self::chain::Chain;
 use self::ends::{Hosting, TripEnds, TripSetup, setups};
 use self::loads::loads;
 use self::power::PowerGroups;
@@ -34,6 +33,7 @@ use super::derived::{Reference, relative};
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues};
 use super::peers::peer_words;
 use crate::clients::run_client;
+use crate::hosts::Programs;
 use crate::row::{Sample, TripDetails};
 
 /// Round trips of a sample, as in the paper.
@@ -79,7 +79,7 @@ const FIGURES: [TripFigure; 4] = [
 
 /// See the module.
 pub(crate) struct Rtt {
-    programs: ChainPrograms,
+    programs: Programs,
     sweeps: Vec<Sweep>,
     setups: Vec<TripSetup>,
     count: u32,
@@ -96,10 +96,11 @@ pub(crate) struct Rtt {
 impl Rtt {
     /// Nothing is made before it is measured, but for control groups. A machine without them has no
     /// axis of power, unless it was asked for.
-    pub(crate) fn new(tasuki: PathBuf, options: &LabOptions) -> Result<Self> {
+    pub(crate) fn new(programs: &Programs, options: &LabOptions) -> Result<Self> {
         let mut sweeps = sweeps(options);
         let weak = |sweep: &Sweep| sweep.points.iter().any(|(_, it)| it.power != [100; 2]);
-        let power = match sweeps.iter().any(weak).then(PowerGroups::new).transpose() {
+        let groups = || PowerGroups::new(programs.build);
+        let power = match sweeps.iter().any(weak).then(groups).transpose() {
             Err(error) if options.power.is_empty() => {
                 say(format_args!("rtt: the power of hosts is no axis: {error:#}"));
                 sweeps.retain(|sweep| !weak(sweep));
@@ -115,7 +116,7 @@ impl Rtt {
             setups.retain(|setup| !setup.ends.by_wire);
         }
         Ok(Self {
-            programs: ChainPrograms { tasuki, peers: options.peers.clone().unwrap_or_default() },
+            programs: programs.clone(),
             sweeps,
             setups,
             count: options.count.unwrap_or(COUNT),
@@ -242,6 +243,10 @@ impl LabExperiment for Rtt {
 
     fn setups(&self) -> Vec<String> {
         self.setups.iter().map(|setup| setup.title.clone()).collect()
+    }
+
+    fn has_tasuki(&self, setup: usize) -> bool {
+        self.setups.get(setup).is_some_and(TripSetup::has_tasuki)
     }
 
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {

@@ -4,7 +4,6 @@
 
 mod program;
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -138,8 +137,8 @@ pub(crate) struct ManyAtOnce {
 
 impl ManyAtOnce {
     /// As the options say.
-    pub(crate) fn new(tasuki: &Path, options: &LabOptions) -> Result<Self> {
-        let (connections, programs) = match options.quick {
+    pub(crate) fn new(programs: &Programs, options: &LabOptions) -> Result<Self> {
+        let (connections, at_once) = match options.quick {
             true => (&QUICK_CONNECTIONS[..], &QUICK_PROGRAMS[..]),
             false => (&CONNECTIONS[..], &PROGRAMS[..]),
         };
@@ -154,12 +153,12 @@ impl ManyAtOnce {
         );
         Ok(Self {
             connections: chosen_places(given.0, given.1, connections),
-            programs: chosen_places(given.1, given.0, programs),
+            programs: chosen_places(given.1, given.0, at_once),
             quick: options.quick,
             round: 0,
             seconds: if options.quick { QUICK_SECONDS } else { SECONDS },
             hosts,
-            builds: Programs::new(tasuki, Path::new(""))?,
+            builds: programs.clone(),
         })
     }
 
@@ -252,6 +251,10 @@ impl LabExperiment for ManyAtOnce {
         self.hosts.iter().map(|host| host.setup().title().to_owned()).collect()
     }
 
+    fn has_tasuki(&self, setup: usize) -> bool {
+        self.hosts.get(setup).is_some_and(|host| host.setup().tasuki().is_some())
+    }
+
     fn begin_round(&mut self, round: u32) {
         self.round = round;
     }
@@ -321,6 +324,8 @@ fn by_connections(figure: &Figure) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -332,9 +337,9 @@ mod tests {
 
     #[test]
     fn who_names_one_axis_gets_no_other() {
-        let made = |words| {
-            ManyAtOnce::new(Path::new("tasuki"), &super::super::options_of(words)).expect("it")
-        };
+        let programs = Programs::new(Path::new("tasuki"), Path::new("")).expect("programs");
+        let made =
+            |words| ManyAtOnce::new(&programs, &super::super::options_of(words)).expect("it");
         assert_eq!(made("scale --connections 1..4").connections, [1, 2, 4]);
         assert!(made("scale --connections 1..4").programs.is_empty());
         let both = made("scale --quick");

@@ -1,5 +1,6 @@
 //! A run of several experiments: its clock, its signals, its progress, its files.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -49,11 +50,15 @@ fn watch_signals() -> Result<Arc<AtomicBool>> {
     Ok(interrupted)
 }
 
-/// The results of a run of this command that begins.
+/// The results of a run of this command that begins, with an earlier build or without.
 ///
 /// # Errors
 /// Those of the clock and of asking `tasuki` for its version.
-pub(crate) fn new_results(tasuki: &std::path::Path, command: String) -> Result<Results> {
+pub(crate) fn new_results(
+    tasuki: &Path,
+    before: Option<&Path>,
+    command: String,
+) -> Result<Results> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).context("the clock")?;
     Ok(Results {
         format: FORMAT.to_owned(),
@@ -62,6 +67,7 @@ pub(crate) fn new_results(tasuki: &std::path::Path, command: String) -> Result<R
             by: concat!("tasuki-bench ", env!("CARGO_PKG_VERSION")).to_owned(),
             command,
             tasuki: described::tasuki(tasuki)?,
+            before: before.map(described::tasuki).transpose()?,
             began: since.as_secs(),
             seconds: 0,
         },
@@ -143,7 +149,7 @@ impl Session {
     ///
     /// # Errors
     /// Those of the files.
-    pub(crate) fn end(&mut self, end: Option<&str>) -> Result<(Results, std::path::PathBuf)> {
+    pub(crate) fn end(&mut self, end: Option<&str>) -> Result<(Results, PathBuf)> {
         let missing: Vec<&str> =
             end.into_iter().chain(self.missing.iter().map(String::as_str)).collect();
         self.results.partial = (!missing.is_empty()).then(|| missing.join(" "));

@@ -9,8 +9,6 @@
 mod linux;
 mod paper;
 
-use std::path::{Path, PathBuf};
-
 use anyhow::{Context as _, Result};
 use lab::plan::{LabOptions, LabSetup, listed};
 use lab::{Direction, Figure, FigureKind, SecondAxis, Series};
@@ -18,6 +16,7 @@ use serde_json::Value;
 
 use self::linux::LinuxSends;
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues, bytes_axis};
+use crate::hosts::Programs;
 use crate::instruments::{Instance, Making};
 
 const SIZES: [u32; 5] = [256, 1024, 16 << 10, 256 << 10, 4 << 20];
@@ -85,7 +84,7 @@ impl StageSetup {
 
 /// See the module.
 pub(crate) struct SendStages {
-    tasuki: PathBuf,
+    programs: Programs,
     sizes: Vec<u32>,
     setups: Vec<StageSetup>,
     /// Made when they are needed first, and kept.
@@ -95,7 +94,7 @@ pub(crate) struct SendStages {
 
 impl SendStages {
     /// As the options say.
-    pub(crate) fn new(tasuki: &Path, options: &LabOptions) -> Self {
+    pub(crate) fn new(programs: &Programs, options: &LabOptions) -> Self {
         let usual = if options.quick { &QUICK_SIZES[..] } else { &SIZES };
         let given = options.size.as_ref().map(|places| places.all().to_vec());
         let all = [
@@ -107,7 +106,7 @@ impl SendStages {
         let chosen = all.into_iter().filter(|(setup, _)| options.has(*setup));
         let setups: Vec<StageSetup> = chosen.map(|(_, setup)| setup).collect();
         Self {
-            tasuki: tasuki.to_path_buf(),
+            programs: programs.clone(),
             sizes: given.unwrap_or_else(|| usual.to_vec()),
             instances: setups.iter().map(|_| None).collect(),
             setups,
@@ -118,7 +117,8 @@ impl SendStages {
     fn instance(&mut self, setup: usize, mode: &'static str) -> Result<&Instance> {
         let slot = self.instances.get_mut(setup).context("a set-up")?;
         if slot.is_none() {
-            let making = Making { tasuki: &self.tasuki, mode, pinned: true, config: None };
+            let Programs { tasuki, build, .. } = &self.programs;
+            let making = Making { tasuki, mode, pinned: true, config: None, build: *build };
             *slot = Some(Instance::made(&making)?);
         }
         slot.as_ref().context("an instance")
@@ -126,7 +126,7 @@ impl SendStages {
 
     fn linux(&mut self) -> Result<&LinuxSends> {
         if self.linux.is_none() {
-            self.linux = Some(LinuxSends::new(&self.tasuki)?);
+            self.linux = Some(LinuxSends::new(&self.programs.tasuki)?);
         }
         self.linux.as_ref().context("a host")
     }
@@ -174,6 +174,10 @@ impl LabExperiment for SendStages {
         self.setups.iter().map(|setup| setup.title().to_owned()).collect()
     }
 
+    fn has_tasuki(&self, setup: usize) -> bool {
+        matches!(self.setups.get(setup), Some(StageSetup::Mode(_)))
+    }
+
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
         let size = *self.sizes.get(point).context("a size")?;
         let kind = *self.setups.get(setup).context("a set-up")?;
@@ -215,7 +219,9 @@ impl LabExperiment for SendStages {
 
 /// All stages of a send of the least size together, in a sentence.
 fn together(send: &Figure) -> Option<String> {
-    let least = *send.places().first()?;
+    let measured = send.series.iter().filter(|series| !series.reference);
+    let places = measured.flat_map(|series| &series.points).map(|point| point.x);
+    let least = places.reduce(f64::min)?;
     let total = |series: &Series| {
         let parts = series.points.iter().filter(|point| point.x == least);
         let medians = parts.filter_map(|point| Some(point.interval()?.middle));
@@ -229,20 +235,26 @@ fn together(send: &Figure) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use serde_json::json;
 
     use super::*;
+    use crate::lab::derived::paper_series;
 
     #[test]
     fn a_sentence_has_the_sums_of_the_least_size() {
-        let mut send =
-            SendStages::new(Path::new("tasuki"), &LabOptions::default()).figures()[0].figure();
+        let programs = Programs::new(Path::new("tasuki"), Path::new("")).expect("programs");
+        let mut send = SendStages::new(&programs, &LabOptions::default()).figures()[0].figure();
         send.series.extend(paper::series());
+        assert_eq!(together(&send), None, "nothing was measured");
+        let split = paper_series("split", &[(256.0, 0.0, 1.5), (256.0, 1.0, 2.0)]);
+        send.series.insert(0, Series { reference: false, ..split });
         let said = together(&send).expect("a sentence");
         assert_eq!(
             said,
-            "All stages of a send of 256 B together: paper 1: AnT 23.6 µs, paper 1: FreeBSD 4.3 \
-             5.8 µs."
+            "All stages of a send of 256 B together: split 3.5 µs, paper 1: AnT 23.6 µs, paper 1: \
+             FreeBSD 4.3 5.8 µs."
         );
     }
 

@@ -12,7 +12,6 @@ mod end_to_end;
 mod paper;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use lab::plan::{LabOptions, StorageCipher};
@@ -21,6 +20,7 @@ use lab::{Direction, Figure, FigureKind};
 
 use self::axes::{DiskAxis, DiskSetting, axes};
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues};
+use crate::hosts::Programs;
 use crate::storage::{ReadyBlocks, ReadyMemory, ReadyTransport, StorageRow};
 
 /// Requests that are open at a time.
@@ -47,7 +47,7 @@ enum ReadyDisk {
 
 /// See the module.
 pub(crate) struct DiskTransfers {
-    tasuki: PathBuf,
+    programs: Programs,
     axes: Vec<DiskAxis>,
     cipher: StorageCipher,
     seconds: f64,
@@ -110,9 +110,9 @@ const FIGURES: [DiskFigure; 5] = [
 
 impl DiskTransfers {
     /// As the options say.
-    pub(crate) fn new(tasuki: &Path, options: &LabOptions) -> Self {
+    pub(crate) fn new(programs: &Programs, options: &LabOptions) -> Self {
         Self {
-            tasuki: tasuki.to_path_buf(),
+            programs: programs.clone(),
             axes: axes(options),
             cipher: options.cipher.unwrap_or_default(),
             seconds: if options.quick { QUICK_SECONDS } else { SECONDS },
@@ -146,9 +146,12 @@ impl DiskTransfers {
         if !self.ready.contains_key(&key) {
             self.ready.retain(|(other, delay), _| *other != setup || *delay == 0);
             let name = *self.names().get(setup).context("a set-up")?;
-            let (number, us) = (self.made, delay * 1000);
+            let us = delay * 1000;
+            // Those of two builds stand beside each other.
+            let number = 2 * self.made + self.programs.build as usize;
             self.made += 1;
-            let (tasuki, in_memory) = (&self.tasuki, [ReadyMemory::PLAIN, ReadyMemory::END_TO_END]);
+            let (tasuki, in_memory) =
+                (&self.programs.tasuki, [ReadyMemory::PLAIN, ReadyMemory::END_TO_END]);
             let made = match self.cipher {
                 StorageCipher::Aes if in_memory.contains(&name) => {
                     ReadyDisk::Memory(ReadyMemory::new(tasuki, number, name, us)?)
@@ -210,6 +213,10 @@ impl LabExperiment for DiskTransfers {
 
     fn setups(&self) -> Vec<String> {
         self.names().iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn has_tasuki(&self, _setup: usize) -> bool {
+        true
     }
 
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {

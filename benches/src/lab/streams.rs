@@ -8,8 +8,6 @@
 
 mod setups;
 
-use std::path::Path;
-
 use anyhow::{Context as _, Result};
 use lab::plan::{ExperimentName, LabOptions, listed};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
@@ -111,35 +109,33 @@ pub(crate) struct Streams {
 
 impl Streams {
     /// Bytes a second.
-    pub(crate) fn throughput(tasuki: &Path, options: &LabOptions) -> Result<Self> {
+    pub(crate) fn throughput(programs: &Programs, options: &LabOptions) -> Self {
         let usual = if options.quick { &QUICK_SIZES[..] } else { &SIZES };
         let has_units = options.unit.is_some() || options.areas.is_some();
         let usual = if has_units { &[] } else { usual };
         let given = options.size.as_ref().map(|places| places.all().to_vec());
         let sizes = given.unwrap_or_else(|| usual.to_vec());
-        let mut made = Self::new(ExperimentName::Throughput, THROUGHPUT, sizes, tasuki, options)?;
+        let mut made = Self::new(ExperimentName::Throughput, THROUGHPUT, sizes, programs, options);
         made.units = UnitSweep::new(options);
         let with_units = !made.units.cells().is_empty();
         made.setups.extend(further(options, made.name.name(), with_units));
-        Ok(made)
+        made
     }
 
     /// Connections a second.
-    pub(crate) fn connections(tasuki: &Path, options: &LabOptions) -> Result<Self> {
-        Self::new(ExperimentName::Connections, CONNECTIONS, vec![REQUEST], tasuki, options)
+    pub(crate) fn connections(programs: &Programs, options: &LabOptions) -> Self {
+        Self::new(ExperimentName::Connections, CONNECTIONS, vec![REQUEST], programs, options)
     }
 
     fn new(
         name: ExperimentName,
         figures: &'static [StreamFigure],
         sizes: Vec<u32>,
-        tasuki: &Path,
+        programs: &Programs,
         options: &LabOptions,
-    ) -> Result<Self> {
+    ) -> Self {
         let peers = options.peers.as_deref().filter(|_| name == ExperimentName::Throughput);
-        let peers_folder = options.peers.clone().unwrap_or_default();
-        let programs = Programs::new(tasuki, &peers_folder)?;
-        Ok(Self {
+        Self {
             name,
             figures,
             sizes,
@@ -147,9 +143,9 @@ impl Streams {
             bytes: if options.quick { QUICK_BYTES } else { BYTES },
             count: if options.quick { QUICK_COUNT } else { COUNT },
             setups: chosen(options),
-            programs,
+            programs: programs.clone(),
             more_words: options.only_words() + &peer_words(peers),
-        })
+        }
     }
 
     fn has_both_ends(&self) -> bool {
@@ -219,6 +215,10 @@ impl LabExperiment for Streams {
 
     fn setups(&self) -> Vec<String> {
         self.setups.iter().map(StreamSetup::title).collect()
+    }
+
+    fn has_tasuki(&self, setup: usize) -> bool {
+        self.setups.get(setup).is_some_and(StreamSetup::has_tasuki)
     }
 
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {

@@ -6,14 +6,19 @@
 //! as [`Drift`] and not judged. A figure without a base is compared by its values.
 //!
 //! A change is a [`Judgement::Regression`] if two things hold. The median is worse by more than the
-//! bound. And the difference is significant among all points that are looked at
+//! bound. And the difference is significant among all that is looked at
 //! ([`statistics::adjusted`](crate::statistics::adjusted)): a file with a thousand points and
 //! without a change raises a false alarm in one of twenty comparisons at most. The price is that a
 //! change in one point of a thousand needs about ten rounds to be seen. What only looks like a
 //! regression is [`Judgement::Suspected`]: more rounds tell. All points of a series together are
 //! judged as well ([`Change::x`] is `None`): what makes all of them a little worse is seen there.
+//! Series are few, so they are a family of their own: the number of points does not hide them.
 //!
 //! The interval of a change is for itself; it does not know of the other points.
+//!
+//! One file may have two builds, which took turns in one run ([`compare_builds`]). What the machine
+//! did meets both alike, so the present build's ratio to the earlier one within each round is
+//! judged, and fewer rounds tell more.
 
 mod change;
 mod pairs;
@@ -24,9 +29,12 @@ pub use change::{Change, Drift, Judgement};
 pub use pairs::Unpaired;
 
 use self::change::judge;
-use self::pairs::{Pair, pairs};
+use self::pairs::{Pair, pairs, pairs_of_builds};
 use crate::results::Results;
 use crate::statistics::{adjusted, median};
+
+/// Points, and series as a whole.
+const FAMILIES: f64 = 2.0;
 
 /// What is compared, and what counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -73,21 +81,38 @@ impl Difference {
 pub fn compare(before: &Results, after: &Results, options: DiffOptions) -> Difference {
     let (pairs, unpaired) = pairs(before, after, options.absolute);
     let (bases, judged): (Vec<Pair>, Vec<Pair>) = pairs.into_iter().partition(|pair| pair.is_base);
-    let judgements = judgements(&judged, options.bound);
-    let changes = judged.iter().zip(judgements);
-    let changes =
-        changes.map(|(pair, (judgement, likelihood))| Change::new(pair, judgement, likelihood));
-    Difference { options, changes: changes.collect(), drifts: drifts(&bases), unpaired }
+    let changes = changes(&judged, options.bound);
+    Difference { options, changes, drifts: drifts(&bases), unpaired }
+}
+
+/// Compares the present build of a run with the earlier one that was measured in turn with it.
+/// Nothing is compared in a file without an earlier build.
+#[must_use]
+pub fn compare_builds(results: &Results, bound: f64) -> Difference {
+    let (pairs, unpaired) = pairs_of_builds(results);
+    // Values are compared, not ratios to a base.
+    let options = DiffOptions { bound, absolute: true };
+    Difference { options, changes: changes(&pairs, bound), drifts: Vec::new(), unpaired }
+}
+
+/// All changes, judged together.
+fn changes(pairs: &[Pair], bound: f64) -> Vec<Change> {
+    let judged = pairs.iter().zip(judgements(pairs, bound));
+    judged.map(|(pair, (judgement, likelihood))| Change::new(pair, judgement, likelihood)).collect()
 }
 
 /// What each change means, and its likelihood without a change, adjusted for their number.
 fn judgements(pairs: &[Pair], bound: f64) -> Vec<(Judgement, Option<f64>)> {
     let tests: Vec<Option<f64>> = pairs.iter().map(Pair::likelihood).collect();
-    let known: Vec<f64> = tests.iter().copied().flatten().collect();
-    let mut corrected = adjusted(&known).into_iter();
+    let of_family = |is_whole: bool| {
+        let family = pairs.iter().zip(&tests).filter(|(pair, _)| pair.x.is_none() == is_whole);
+        adjusted(&family.filter_map(|(_, test)| *test).collect::<Vec<_>>()).into_iter()
+    };
+    let (mut wholes, mut points) = (of_family(true), of_family(false));
     let mut one = |(pair, test): (&Pair, &Option<f64>)| {
-        let significance = test.and_then(|raw| Some((raw, corrected.next()?)));
-        (judge(pair, significance, bound), significance.map(|(_, adjusted)| adjusted))
+        let family = if pair.x.is_none() { &mut wholes } else { &mut points };
+        let significance = test.and_then(|raw| Some((raw, FAMILIES * family.next()?)));
+        (judge(pair, significance, bound), significance.map(|(_, adjusted)| adjusted.min(1.0)))
     };
     pairs.iter().zip(&tests).map(&mut one).collect()
 }

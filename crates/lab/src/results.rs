@@ -15,6 +15,6 @@ pub use reading::{
     MOST_FIGURE_POINTS, MOST_FIGURES, MOST_FILE_BYTES, MOST_NAME, MOST_SAMPLES, MOST_SERIES,
 };
 pub use schema::{
-    Axis, Calibration, Direction, Experiment, FORMAT, Figure, FigureKind, Lane, Machine, Mark,
-    Origin, Point, Results, Sample, Scale, SecondAxis, Series, Span, VERSION,
+    Axis, BEFORE, Calibration, Direction, Experiment, FORMAT, Figure, FigureKind, Lane, Machine,
+    Mark, Origin, Point, Results, Sample, Scale, SecondAxis, Series, Span, VERSION,
 };

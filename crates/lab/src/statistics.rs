@@ -15,6 +15,6 @@ mod precision;
 mod tests;
 
 pub use bootstrap::{Interval, median_interval, ratio_interval};
-pub use comparison::{adjusted, difference};
+pub use comparison::{adjusted, difference, distance};
 pub use median::{median, quantile};
 pub use precision::{NOISY, Precision, Verdict};

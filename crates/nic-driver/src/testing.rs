@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -172,6 +172,11 @@ impl Device for Fake {
     }
 }
 
+/// Says that a test is left out, and why. The test runner would capture what the macros print.
+pub(crate) fn skip(why: &str) {
+    let _ = io::stderr().write_all(format!("SKIP: {why}\n").as_bytes());
+}
+
 /// Moves this thread into a new network namespace, which ends with it; `None` (said aloud) without
 /// the right to.
 pub(crate) fn isolated() -> Option<()> {
@@ -179,7 +184,7 @@ pub(crate) fn isolated() -> Option<()> {
     // of the tests may have its own.
     let done = unsafe { libc::unshare(libc::CLONE_NEWNET) };
     if done < 0 {
-        eprintln!("SKIP: needs root (CAP_SYS_ADMIN for a network namespace)");
+        skip("needs root (CAP_SYS_ADMIN for a network namespace)");
     }
     (done == 0).then_some(())
 }

@@ -56,6 +56,8 @@ mod server;
 mod session;
 mod state_file;
 mod stream;
+#[cfg(test)]
+mod testing;
 mod transport;
 mod url;
 mod volume;

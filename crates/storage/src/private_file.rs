@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn owners() {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIP: only root can give a file away");
+            crate::testing::skip("only root can give a file away");
             return;
         }
         for check in [check_private as Check, check_trusted] {

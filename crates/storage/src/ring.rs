@@ -310,17 +310,13 @@ impl Drop for Inner {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-
     use super::*;
 
     #[tokio::test]
     async fn registered_memory_is_used_while_there_is_some() {
         let ring = Ring::new().unwrap();
         if ring.memory.len() == 0 {
-            // The macros' output would be captured by the test runner.
-            let _ = std::io::stderr()
-                .write_all(b"SKIP: this user may lock no more memory (RLIMIT_MEMLOCK)\n");
+            crate::testing::skip("this user may lock no more memory (RLIMIT_MEMLOCK)");
             return;
         }
         let file = Rc::new(OwnedFd::from(tempfile::tempfile().unwrap()));

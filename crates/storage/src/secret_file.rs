@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_file_of_somebody_else_is_refused() {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIP: only root can make one");
+            crate::testing::skip("only root can make one");
             return;
         }
         let folder = tempfile::tempdir().unwrap();

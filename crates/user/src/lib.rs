@@ -9,7 +9,7 @@
 //! parameters: the words of the nbdkit plug-in
 //! options: how sessions with targets are made
 //! runtime_dir keys: where instances are found; keys and known peers
-//! pictures: pictures of pixels beside drawings
+//! pictures whole_file: pictures of pixels beside drawings; files that are written whole
 //! exit: failures and their exit codes
 //! ```
 
@@ -24,6 +24,7 @@ mod options;
 pub mod parameters;
 pub mod pictures;
 pub mod runtime_dir;
+pub mod whole_file;
 
 pub use credentials::{credentials, forbid_dumps};
 pub use disk::{

@@ -18,12 +18,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
 use crate::cleanup::CleanUp;
+use crate::hosts::Programs;
 use crate::lab::rtt::bounded;
 use crate::machine::processors;
 use crate::shell::sh;
@@ -60,7 +60,7 @@ pub(super) type EndMode = Option<&'static str>;
 /// See the module.
 pub(super) struct BadPath {
     namespaces: [String; 4],
-    tasuki: PathBuf,
+    programs: Programs,
     processors: [usize; 2],
     /// A program at the receiving end, and its address.
     receivers: BTreeMap<EndMode, (Child, String)>,
@@ -72,15 +72,16 @@ pub(super) struct BadWire(Child);
 
 impl BadPath {
     /// Makes all but the wire.
-    pub(super) fn new(tasuki: &Path) -> Result<Self> {
-        let namespaces = [0, 1, 2, 3].map(|at| format!("tl{}gw{at}", std::process::id()));
+    pub(super) fn new(programs: &Programs) -> Result<Self> {
+        let own = format!("tl{}{}gw", std::process::id(), programs.build.letter());
+        let namespaces = [0, 1, 2, 3].map(|at| format!("{own}{at}"));
         let _clean_up = CleanUp::new(&namespaces, &[])?;
         sh(&script(&namespaces))?;
         let all = processors()?;
         let here = *all.first().context("a processor")?;
         Ok(Self {
             namespaces,
-            tasuki: tasuki.to_owned(),
+            programs: programs.clone(),
             processors: [here, all.get(1).copied().unwrap_or(here)],
             receivers: BTreeMap::new(),
             _clean_up,
@@ -117,7 +118,7 @@ impl BadPath {
             }
             Some(mode) => {
                 let network = format!("10.218.{}", RECEIVERS + self.receivers.len() as u32);
-                command.arg(forwarding).arg(&self.tasuki);
+                command.arg(forwarding).arg(&self.programs.tasuki);
                 command.args(["run", "--mode", mode, "--ipv6", "off"]);
                 command.args(["--address", &format!("{network}.2/24")]);
                 command.args(["--gateway", &format!("{network}.1"), "--"]);
@@ -144,7 +145,7 @@ impl BadPath {
             }
             Some(mode) => {
                 let [own, gateway] = SENDER;
-                command.arg(forwarding).arg(&self.tasuki);
+                command.arg(forwarding).arg(&self.programs.tasuki);
                 command.args(["run", "--mode", mode, "--ipv6", "off", "--address", own]);
                 command.args(["--gateway", gateway, "--"]);
             }

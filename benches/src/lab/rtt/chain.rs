@@ -38,7 +38,7 @@ use super::ends::{Hosting, TripEnds};
 use super::power::PowerGroups;
 use crate::bridged::{BridgedPair, PairPlace};
 use crate::cleanup::CleanUp;
-use crate::hosts::{make_tap, peer_client};
+use crate::hosts::{Programs, make_tap, peer_client};
 use crate::machine::processors;
 use crate::setup::Role;
 use crate::shell::sh;
@@ -80,21 +80,12 @@ pub(super) struct Chain {
     /// What their names begin with.
     tag: String,
     namespaces: Vec<String>,
-    programs: ChainPrograms,
+    programs: Programs,
     processors: [usize; 2],
     receivers: BTreeMap<(Hosting, ReceiverLink), RunningReceiver>,
     /// Is there a device for other stacks?
     has_peer_tap: bool,
     _clean_up: CleanUp,
-}
-
-/// What is measured beside this very program.
-#[derive(Debug, Clone)]
-pub(super) struct ChainPrograms {
-    /// The `tasuki` command.
-    pub(super) tasuki: PathBuf,
-    /// The folder of other stacks' clients.
-    pub(super) peers: PathBuf,
 }
 
 /// A program that receives.
@@ -109,8 +100,8 @@ struct RunningReceiver {
 
 impl Chain {
     /// Makes the path.
-    pub(super) fn new(gateways: u32, programs: &ChainPrograms) -> Result<Self> {
-        let tag = format!("tl{}g{gateways}", std::process::id());
+    pub(super) fn new(gateways: u32, programs: &Programs) -> Result<Self> {
+        let tag = format!("tl{}{}g{gateways}", std::process::id(), programs.build.letter());
         let namespaces: Vec<String> = (0..gateways + 2).map(|at| format!("{tag}n{at}")).collect();
         let _clean_up = CleanUp::new(&namespaces, &MODES.map(|mode| wire(&tag, mode)))?;
         sh(&script(&namespaces))?;

@@ -58,6 +58,11 @@ impl TripSetup {
         Self { title: format!("{title}, wire"), ends: TripEnds { by_wire: true, ..ends } }
     }
 
+    /// Is an end on Tasuki?
+    pub(super) fn has_tasuki(&self) -> bool {
+        [self.ends.from, self.ends.to].iter().any(|end| matches!(end, Hosting::Tasuki(_)))
+    }
+
     /// Are both ends on Tasuki?
     pub(super) fn is_tasuki_at_both_ends(&self) -> bool {
         [self.ends.from, self.ends.to].iter().all(|end| matches!(end, Hosting::Tasuki(_)))

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, anyhow};
 
 use crate::cleanup::CleanUp;
+use crate::setup::Build;
 
 /// Microseconds.
 const PERIOD: u32 = 10_000;
@@ -26,7 +27,7 @@ impl PowerGroups {
     ///
     /// # Errors
     /// If the machine has no control groups for processor time.
-    pub(super) fn new() -> Result<Self> {
+    pub(super) fn new(build: Build) -> Result<Self> {
         let mounts = fs::read_to_string("/proc/mounts").context("/proc/mounts")?;
         let (parent, is_unified) = hierarchy(&mounts, |path| path.exists()).ok_or_else(|| {
             anyhow!(
@@ -34,8 +35,8 @@ impl PowerGroups {
                  cpu, or v1 mounted with cpu), which this machine does not have: leave it out"
             )
         })?;
-        let groups = ["sender", "receiver"]
-            .map(|end| parent.join(format!("tasuki-lab-{}-{end}", std::process::id())));
+        let own = format!("tasuki-lab-{}{}", std::process::id(), build.letter());
+        let groups = ["sender", "receiver"].map(|end| parent.join(format!("{own}-{end}")));
         if is_unified {
             // It is allowed already, or the quota fails below.
             let _ = fs::write(parent.join("cgroup.subtree_control"), "+cpu");

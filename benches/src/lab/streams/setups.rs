@@ -55,6 +55,11 @@ impl StreamSetup {
         self.0.setup().base() == self.0.setup()
     }
 
+    /// Is an end on Tasuki?
+    pub(super) fn has_tasuki(&self) -> bool {
+        self.0.setup().tasuki().is_some()
+    }
+
     /// Are client and server both on Tasuki?
     pub(super) fn is_tasuki_at_both_ends(&self) -> bool {
         self.0.setup().is_tasuki_at_both_ends()

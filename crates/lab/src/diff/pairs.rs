@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::results::{Direction, Experiment, Figure, FigureKind, Point, Results, Series};
-use crate::statistics::{Interval, difference, median, ratio_interval};
+use crate::statistics::{Interval, difference, distance, median, median_interval, ratio_interval};
 
 /// Something that is in one file only, or that cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -45,6 +45,8 @@ pub(super) struct Pair<'a> {
     pub(super) after: Rounds,
     /// It is a base that others are compared with.
     pub(super) is_base: bool,
+    /// Both were measured in turn, in the same rounds.
+    pub(super) in_turn: bool,
 }
 
 /// The figures, without their rounds.
@@ -52,7 +54,31 @@ fn values(rounds: &Rounds) -> Vec<f64> {
     rounds.values().copied().collect()
 }
 
-impl Pair<'_> {
+impl<'a> Pair<'a> {
+    /// The values of a point, of two runs.
+    fn new(
+        experiment: &'a str,
+        figure: &'a Figure,
+        (series, point): (&'a str, &Point),
+        before: Rounds,
+        after: Rounds,
+    ) -> Self {
+        Self {
+            experiment,
+            figure: &figure.name,
+            series,
+            x: Some(point.x),
+            y: figure.second.is_some().then_some(point.y),
+            unit: &figure.unit,
+            direction: figure.direction,
+            to: None,
+            before,
+            after,
+            is_base: false,
+            in_turn: false,
+        }
+    }
+
     /// The median before.
     pub(super) fn median_before(&self) -> Option<f64> {
         median(&values(&self.before))
@@ -63,20 +89,40 @@ impl Pair<'_> {
         median(&values(&self.after))
     }
 
-    /// The ratio of the medians, after to before.
+    /// After to before, within the rounds that both have.
+    fn ratios(&self) -> Vec<f64> {
+        let of_round = |(round, after): (&u32, &f64)| {
+            self.before.get(round).filter(|before| **before > 0.0).map(|before| after / before)
+        };
+        self.after.iter().filter_map(of_round).collect()
+    }
+
+    /// After to before: the median of the ratios within rounds, or the ratio of the medians.
     pub(super) fn ratio(&self) -> Option<f64> {
+        if self.in_turn {
+            return median(&self.ratios());
+        }
         let before = self.median_before().filter(|before| *before > 0.0)?;
         Some(self.median_after()? / before)
     }
 
     /// The same with its interval.
     pub(super) fn ratio_interval(&self) -> Option<Interval> {
+        if self.in_turn {
+            return median_interval(&self.ratios());
+        }
         ratio_interval(&values(&self.after), &values(&self.before))
     }
 
     /// How likely such a difference is without a change; `None`: too few rounds. Noise is in
     /// proportion to the value, so logarithms are compared, if no value is 0.
     pub(super) fn likelihood(&self) -> Option<f64> {
+        if self.in_turn {
+            let ratios = self.ratios();
+            let are_positive = ratios.iter().all(|ratio| *ratio > 0.0);
+            let far = |ratio: &f64| if are_positive { ratio.ln() } else { ratio - 1.0 };
+            return distance(&ratios.iter().map(far).collect::<Vec<_>>());
+        }
         let are_positive = self.before.values().chain(self.after.values()).all(|it| *it > 0.0);
         let scaled = |rounds: &Rounds| -> Vec<f64> {
             let scale = |value: f64| if are_positive { value.ln() } else { value };
@@ -107,6 +153,26 @@ fn whole_series<'a>(points: &[Pair<'a>]) -> Option<Pair<'a>> {
     let after = middles(points.iter().map(|pair| &pair.after).collect());
     let is_there = !before.is_empty() && !after.is_empty();
     is_there.then(|| Pair { x: None, y: None, unit: "x", before, after, ..points[0].clone() })
+}
+
+/// The same of two builds that took turns. What disturbs a pair of samples is over at the next
+/// point, so each pair counts for itself: rounds are as many as there are pairs.
+fn whole_series_in_turn<'a>(points: &[Pair<'a>]) -> Option<Pair<'a>> {
+    let unit = |pair: &Pair| pair.median_before().filter(|unit| *unit > 0.0);
+    let units: Vec<f64> = points.iter().filter_map(unit).collect();
+    if points.len() < 2 || units.len() < points.len() {
+        return None;
+    }
+    let each = points.iter().zip(&units).flat_map(|(pair, unit)| {
+        let both = pair
+            .after
+            .iter()
+            .filter_map(|(round, after)| Some((pair.before.get(round)? / unit, after / unit)));
+        both.collect::<Vec<_>>()
+    });
+    let (before, after): (Rounds, Rounds) =
+        (0..).zip(each).map(|(at, (before, after))| ((at, before), (at, after))).unzip();
+    Some(Pair { x: None, y: None, unit: "x", before, after, ..points[0].clone() })
 }
 
 /// All pairs, in the order of the second file, and what has no counterpart.
@@ -142,6 +208,43 @@ pub(super) fn pairs<'a>(
     (found, unpaired)
 }
 
+/// All pairs of an earlier build and the present one, which took turns in one run, and what was
+/// measured with the earlier one only.
+pub(super) fn pairs_of_builds(results: &Results) -> (Vec<Pair<'_>>, Vec<Unpaired>) {
+    let (mut found, mut unpaired) = (Vec::new(), Vec::new());
+    for (experiment, figure) in figures(results).filter(|(_, it)| it.kind != FigureKind::Histogram)
+    {
+        let mut of_series = |earlier: &Series, name: &str| {
+            let what = format!("{}/{}/{}", experiment.name, figure.name, earlier.name);
+            let Some(series) = figure.series.iter().find(|it| it.name == name) else {
+                unpaired.push(Unpaired { what, reason: "the present build has no such series" });
+                return;
+            };
+            let points = series.points.iter().filter_map(|point| {
+                let old = earlier.beside(point)?;
+                let (before, after) = (old.by_round(), point.by_round());
+                Some(Pair {
+                    in_turn: true,
+                    ..Pair::new(&experiment.name, figure, (&series.name, point), before, after)
+                })
+            });
+            let points: Vec<Pair<'_>> = points.collect();
+            found.extend(match figure.kind {
+                // One measurement has all parts, so they are no samples of their own.
+                FigureKind::StackedBars => whole_series(&points),
+                _ => whole_series_in_turn(&points),
+            });
+            found.extend(points);
+        };
+        for earlier in &figure.series {
+            if let Some(name) = earlier.before_of() {
+                of_series(earlier, name);
+            }
+        }
+    }
+    (found, unpaired)
+}
+
 /// Those that were measured.
 fn figures(results: &Results) -> impl Iterator<Item = (&Experiment, &Figure)> {
     let all = |it| figures_of(it).map(move |figure| (it, figure));
@@ -163,6 +266,11 @@ fn figure<'a>(results: &'a Results, experiment: &str, name: &str) -> Option<&'a 
     all.find(is_it).map(|(_, figure)| figure)
 }
 
+/// Was it measured, with the present build of its run?
+fn is_present(series: &Series) -> bool {
+    !series.reference && series.before_of().is_none()
+}
+
 fn of_figure<'a>(
     experiment: &'a str,
     (old, new): (&'a Figure, &'a Figure),
@@ -173,7 +281,7 @@ fn of_figure<'a>(
     let name = format!("{experiment}/{}", new.name);
     let has_base = old.base == new.base && new.base.is_some() && !absolute;
     let bases = if has_base { old.base_series().zip(new.base_series()) } else { None };
-    for series in new.series.iter().filter(|series| !series.reference) {
+    for series in new.series.iter().filter(|series| is_present(series)) {
         let Some(earlier) = old.series.iter().find(|it| it.name == series.name) else {
             miss(format!("{name}/{}", series.name), ONLY_AFTER);
             continue;
@@ -188,17 +296,10 @@ fn of_figure<'a>(
             };
             let (before, after, to) = compared((old_point, point), bases);
             points.push(Pair {
-                experiment,
-                figure: &new.name,
-                series: &series.name,
-                x: Some(point.x),
-                y: new.second.is_some().then_some(point.y),
                 unit: if to.is_some() { "x" } else { &new.unit },
-                direction: new.direction,
                 to,
-                before,
-                after,
                 is_base,
+                ..Pair::new(experiment, new, (&series.name, point), before, after)
             });
         }
         found.extend(whole_series(&points));
@@ -207,7 +308,8 @@ fn of_figure<'a>(
             miss(format!("{name}/{}@{}", series.name, place(old, gone)), ONLY_BEFORE);
         }
     }
-    for gone in old.series.iter().filter(|it| !new.series.iter().any(|of| of.name == it.name)) {
+    let has = |name: &str| new.series.iter().any(|series| series.name == name);
+    for gone in old.series.iter().filter(|series| is_present(series) && !has(&series.name)) {
         miss(format!("{name}/{}", gone.name), ONLY_BEFORE);
     }
 }

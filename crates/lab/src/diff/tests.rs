@@ -6,8 +6,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::*;
 use crate::results::{
-    Axis, Direction, Experiment, FORMAT, Figure, FigureKind, Machine, Origin, Point, Sample, Scale,
-    SecondAxis, Series, VERSION,
+    Axis, BEFORE, Direction, Experiment, FORMAT, Figure, FigureKind, Machine, Origin, Point,
+    Sample, Scale, SecondAxis, Series, VERSION,
 };
 
 const SIZES: [f64; 7] = [1e3, 4e3, 16e3, 64e3, 256e3, 1e6, 4e6];
@@ -95,8 +95,12 @@ fn regressions(before: &Results, after: &Results) -> Vec<String> {
     let options = DiffOptions::default();
     let (pairs, unpaired) = pairs(before, after, options.absolute);
     assert_eq!(unpaired, []);
-    let judged: Vec<Pair> = pairs.into_iter().filter(|pair| !pair.is_base).collect();
-    let judgements = judgements(&judged, options.bound);
+    judged(&pairs.into_iter().filter(|pair| !pair.is_base).collect::<Vec<_>>())
+}
+
+/// Those among these pairs.
+fn judged(judged: &[Pair]) -> Vec<String> {
+    let judgements = judgements(judged, DiffOptions::default().bound);
     let found = judged.iter().zip(judgements).filter(|(_, it)| it.0 == Judgement::Regression);
     let name = |pair: &Pair| {
         let place = pair.x.map_or("all".to_owned(), |x| x.to_string());
@@ -193,6 +197,71 @@ fn however_noisy_there_is_a_false_alarm_in_one_of_twenty_comparisons_at_most() {
         println!("{rounds} rounds, noise {noise}, base {base}: {found} of 100");
         assert!(found <= 5, "{rounds} rounds, noise {noise}, base {base}: {found} of 100");
     }
+}
+
+/// One run with two builds, on a machine whose rounds differ by half: the present build has what is
+/// planted.
+fn run_of_builds(seed: u64, rounds: u32, noise: f64, planted: Option<Planted>) -> Results {
+    let mut random = ChaCha8Rng::seed_from_u64(7000 + seed);
+    let states: Vec<f64> = (0..rounds).map(|_| (0.5 * normal(&mut random)).exp()).collect();
+    let mut results = run(seed, rounds, noise, false, planted);
+    let earlier = run(1000 + seed, rounds, noise, false, None);
+    let figures = &mut results.experiments[0].figures;
+    for (figure, old) in figures.iter_mut().zip(&earlier.experiments[0].figures) {
+        let old = old.series[1..].iter().cloned();
+        let renamed = old.map(|it| Series { name: format!("{}{BEFORE}", it.name), ..it });
+        figure.series.extend(renamed);
+        let points = figure.series.iter_mut().flat_map(|series| &mut series.points);
+        for sample in points.flat_map(|point| &mut point.samples) {
+            sample.value *= states[sample.round as usize];
+        }
+    }
+    results
+}
+
+fn regressions_of_builds(results: &Results) -> Vec<String> {
+    judged(&pairs_of_builds(results).0)
+}
+
+#[test]
+fn a_planted_regression_of_ten_percent_is_found_in_each_run_of_two_builds() {
+    let planted = Planted { figure: "send", series: "split", x: None, factor: 0.9 };
+    for (rounds, noise) in [(10, 0.03), (15, 0.05), (25, 0.1)] {
+        for seed in 0..10 {
+            let found = regressions_of_builds(&run_of_builds(seed, rounds, noise, Some(planted)));
+            let is_found = found.contains(&"send/split@all".to_owned());
+            assert!(is_found, "{rounds} rounds, noise {noise}, seed {seed}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn two_builds_that_are_the_same_raise_a_false_alarm_in_one_of_twenty_runs_at_most() {
+    for (rounds, noise) in [(5, 0.1), (10, 0.05), (20, 0.2)] {
+        let is_false = |seed: &u64| {
+            !regressions_of_builds(&run_of_builds(*seed, rounds, noise, None)).is_empty()
+        };
+        let found = (0..200).filter(is_false).count();
+        println!("{rounds} rounds, noise {noise}: {found} of 200");
+        assert!(found <= 10, "{rounds} rounds, noise {noise}: {found} of 200");
+    }
+}
+
+#[test]
+fn an_earlier_build_is_compared_with_the_present_one_alone() {
+    let planted = Planted { figure: "send", series: "split", x: None, factor: 0.5 };
+    let (one, other) = (run_of_builds(1, 5, 0.02, Some(planted)), run_of_builds(2, 5, 0.02, None));
+    let found = compare_builds(&one, 0.05);
+    assert!(found.changes.iter().all(|it| it.series != "Linux"), "{:?}", found.changes);
+    assert!(found.drifts.is_empty() && found.unpaired.is_empty());
+    let of_files = compare(&one, &other, DiffOptions::default());
+    assert!(of_files.changes.iter().all(|it| !it.series.ends_with(BEFORE)));
+    assert!(of_files.unpaired.is_empty(), "{:?}", of_files.unpaired);
+    let mut gone = one;
+    gone.experiments[0].figures[0].series.retain(|it| it.name != "split");
+    let unpaired = compare_builds(&gone, 0.05).unpaired;
+    assert_eq!(unpaired[0].what, "synthetic/send/split, before");
+    assert!(compare_builds(&run(3, 5, 0.02, true, None), 0.05).changes.is_empty());
 }
 
 #[test]

@@ -53,6 +53,8 @@ const NETWORK: &[&str] = &["ip", "ethtool", "sysctl", "taskset"];
 const PATHS: &[&str] = &["ip", "tc", "sysctl", "taskset"];
 /// What connects the stacks of a user without rights.
 const PASST: &[&str] = &["passt", "taskset"];
+/// The option that names an earlier build.
+const BUILDS: &str = "--before";
 /// What a quick run has of the time.
 const QUICK: u32 = 10;
 
@@ -164,11 +166,19 @@ impl ExperimentName {
         if is_root { self.properties().tools } else { self.properties().plain_tools }
     }
 
+    /// Can two builds of Tasuki take turns in it? Where this very program is what is measured, they
+    /// cannot.
+    #[must_use]
+    pub fn has_builds(self) -> bool {
+        self.axes().contains(&BUILDS)
+    }
+
     /// Its own options.
     #[must_use]
     pub fn axes(self) -> &'static [&'static str] {
         match self {
-            Self::All | Self::Connections => &[],
+            Self::All => &[],
+            Self::Connections => &[BUILDS],
             Self::Rtt => &[
                 "--length",
                 "--power",
@@ -177,16 +187,17 @@ impl ExperimentName {
                 "--network-load",
                 "--count",
                 "--peers",
+                BUILDS,
             ],
-            Self::Stages => &["--size"],
+            Self::Stages => &["--size", BUILDS],
             Self::Handover => &["--size", "--relays"],
-            Self::Throughput => &["--size", "--unit", "--areas", "--peers"],
+            Self::Throughput => &["--size", "--unit", "--areas", "--peers", BUILDS],
             Self::Calls => &["--batch"],
-            Self::Scale => &["--connections", "--programs"],
-            Self::Storage => &["--size", "--delay", "--cipher"],
+            Self::Scale => &["--connections", "--programs", BUILDS],
+            Self::Storage => &["--size", "--delay", "--cipher", BUILDS],
             Self::Packets => &["--size", "--delay"],
             Self::Loops => &["--steps"],
-            Self::Paths => &["--loss", "--delay", "--queue"],
+            Self::Paths => &["--loss", "--delay", "--queue", BUILDS],
         }
     }
 }

@@ -52,7 +52,7 @@ pub struct LabOptions {
     #[arg(long = "continue", value_name = "DIR", conflicts_with_all = [
         "experiments", "quick", "time", "rounds", "out", "only", "length", "power", "gateways",
         "load", "network_load", "count", "size", "batch", "unit", "areas", "relays", "steps",
-        "connections", "programs", "loss", "delay", "queue", "cipher", "peers",
+        "connections", "programs", "loss", "delay", "queue", "cipher", "peers", "before",
     ])]
     pub resume: Option<PathBuf>,
     /// Measure only these set-ups
@@ -119,6 +119,10 @@ pub struct LabOptions {
     /// directory
     #[arg(long, value_name = "DIR")]
     pub peers: Option<PathBuf>,
+    /// Measure this earlier build of `tasuki` too, in turn with the present one: rtt, stages,
+    /// throughput, connections, scale, storage, paths
+    #[arg(long, value_name = "TASUKI")]
+    pub before: Option<PathBuf>,
 }
 
 impl LabOptions {
@@ -222,6 +226,7 @@ impl LabOptions {
             ("--queue", self.queue.is_some()),
             ("--cipher", self.cipher.is_some()),
             ("--peers", self.peers.is_some()),
+            ("--before", self.before.is_some()),
         ];
         for (option, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
             if !chosen.iter().any(|it| it.axes().contains(&option)) {

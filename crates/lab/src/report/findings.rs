@@ -2,13 +2,15 @@
 //!
 //! Comparisons are those with one base: the kernel, where it is one, else the base of most figures.
 //! Sentences about bases of other kinds, such as one call beside many, stand below the titles of
-//! their experiments.
+//! their experiments. A run with an earlier build has a sentence about what has become worse and
+//! better since, in place of the worst point beside the base.
 
 use std::collections::BTreeMap;
 
 use super::number::short;
 use super::view::{FigureView, PointView, SeriesView};
-use crate::results::Results;
+use crate::diff::{DiffOptions, Judgement, compare_builds};
+use crate::results::{BEFORE, Results};
 use crate::statistics::{Interval, NOISY, median, median_interval};
 
 /// A point that can be compared with its base.
@@ -37,7 +39,7 @@ pub(super) fn sentences(results: &Results, figures: &[Vec<FigureView>]) -> Vec<S
     let mut said = vec![measured(results, all.len(), &points)];
     said.extend(base.and_then(|base| overall(base, &compared)));
     said.extend(base.and_then(|base| medians(base, figures)));
-    said.extend(worst(&compared));
+    said.extend(builds(results).or_else(|| worst(&compared)));
     said.push(noise(&points));
     said.push(rest(results));
     said.retain(|sentence| !sentence.is_empty());
@@ -55,7 +57,7 @@ fn base<'a>(figures: &[&'a FigureView]) -> Option<&'a str> {
 
 fn compared(figure: &FigureView) -> Vec<Compared<'_>> {
     let mut all = Vec::new();
-    for series in &figure.series {
+    for series in figure.series.iter().filter(|series| !series.name.ends_with(BEFORE)) {
         let with = series.points.iter().filter_map(|point| Some((point, point.ratio?)));
         all.extend(with.map(|(point, ratio)| Compared { figure, series, point, ratio }));
     }
@@ -108,6 +110,9 @@ fn medians(base: &str, figures: &[Vec<FigureView>]) -> Option<String> {
 
 fn medians_of(figure: &FigureView) -> Option<String> {
     let of_series = |series: &SeriesView| {
+        if series.name.ends_with(BEFORE) {
+            return None;
+        }
         let ratios = series.points.iter().filter_map(|point| Some(point.ratio?.middle));
         Some(format!("{} {}", series.name, short(median(&ratios.collect::<Vec<_>>())?)))
     };
@@ -132,6 +137,24 @@ fn worst(compared: &[Compared]) -> Option<String> {
         short(ratio.low),
         short(ratio.high),
         figure.better(),
+    ))
+}
+
+/// What changed since the earlier build, if there is one in the run.
+fn builds(results: &Results) -> Option<String> {
+    let earlier = results.made.before.as_ref()?;
+    let options = DiffOptions::default();
+    let found = compare_builds(results, options.bound);
+    let number = |judgement| found.of(judgement).len();
+    Some(format!(
+        "Since {earlier}, measured in turn: of {} {} worse by more than {} %, {} perhaps, {} \
+         better, and {} not judged.",
+        many(found.changes.len(), "comparison"),
+        number(Judgement::Regression),
+        short(100.0 * options.bound),
+        number(Judgement::Suspected),
+        number(Judgement::Improvement),
+        number(Judgement::Unjudged),
     ))
 }
 

@@ -11,6 +11,10 @@ pub const FORMAT: &str = "tasuki-lab-results";
 /// The version of the schema that this library writes and reads.
 pub const VERSION: u32 = 1;
 
+/// What ends the name of a series of an earlier build of Tasuki. The series of the present build
+/// has the rest as its name, and was measured in turn with it.
+pub const BEFORE: &str = ", before";
+
 /// A whole file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,6 +44,9 @@ pub struct Origin {
     pub command: String,
     /// The measured build of Tasuki, as `tasuki --version` says it, and its commit where known.
     pub tasuki: String,
+    /// The earlier build that was measured in turn with it, in the same words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
     /// Seconds since 1970 when the measurement began.
     pub began: u64,
     /// Seconds that it took.
@@ -355,6 +362,12 @@ impl Point {
 }
 
 impl Series {
+    /// The name of the present build's series, if this one is of an earlier build ([`BEFORE`]).
+    #[must_use]
+    pub fn before_of(&self) -> Option<&str> {
+        self.name.strip_suffix(BEFORE)
+    }
+
     /// The point at these places on the two axes.
     #[must_use]
     pub fn at(&self, x: f64, y: f64) -> Option<&Point> {

@@ -2,6 +2,7 @@
 //!
 //! [`difference`] is Yuen's test: Welch's t test on means without the least and the greatest fifth
 //! of the samples. An outlier in one set neither hides a difference nor makes one.
+//! [`distance`] is the same for one set, whose mean is compared with 0.
 //! [`adjusted`] is the method of Benjamini and Hochberg (1995). Of a thousand points without any
 //! change, fifty have `p < 0.05`. Adjusted, a file without any change has one such point in one
 //! of twenty comparisons, and where much has changed, small changes are still seen.
@@ -28,6 +29,18 @@ pub fn difference(one: &[f64], other: &[f64]) -> Option<f64> {
     let freedom = error * error / (part(&one) + part(&other));
     let student = StudentsT::new(0.0, 1.0, freedom).ok()?;
     Some((2.0 * student.sf(distance / error.sqrt())).min(1.0))
+}
+
+/// How likely a mean this far from 0 is if the true one is 0 (two-sided p-value, 0 to 1). `None`
+/// with fewer than three samples.
+#[must_use]
+pub fn distance(samples: &[f64]) -> Option<f64> {
+    let Trimmed { mean, error, freedom } = Trimmed::new(samples)?;
+    if error <= 0.0 {
+        return Some(if mean == 0.0 { 1.0 } else { 0.0 });
+    }
+    let student = StudentsT::new(0.0, 1.0, freedom).ok()?;
+    Some((2.0 * student.sf(mean.abs() / error.sqrt())).min(1.0))
 }
 
 /// A trimmed mean, its squared standard error, and the degrees of freedom of that.

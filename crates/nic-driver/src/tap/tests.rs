@@ -1,8 +1,14 @@
 use super::request::CLONE_DEVICE;
 use super::*;
+use crate::testing::skip;
 
+/// May this test make devices? Otherwise it says so.
 fn as_root() -> bool {
-    rustix::process::geteuid().is_root() && std::path::Path::new(CLONE_DEVICE).exists()
+    let may = rustix::process::geteuid().is_root() && std::path::Path::new(CLONE_DEVICE).exists();
+    if !may {
+        skip(&format!("needs root and {CLONE_DEVICE}"));
+    }
+    may
 }
 
 /// A name that only this test uses.
@@ -20,7 +26,6 @@ fn impossible_names_are_refused_before_the_kernel_sees_them() {
 #[test]
 fn a_device_lives_as_long_as_its_descriptor() {
     if !as_root() {
-        eprintln!("SKIP: needs root and {CLONE_DEVICE}");
         return;
     }
     let name = unique('a');
@@ -36,7 +41,6 @@ fn a_device_lives_as_long_as_its_descriptor() {
 #[test]
 fn a_configured_device_is_up_and_carries_frames() {
     if !as_root() {
-        eprintln!("SKIP: needs root and {CLONE_DEVICE}");
         return;
     }
     let name = unique('b');
@@ -89,13 +93,12 @@ fn received(name: &str) -> u64 {
 #[test]
 fn frames_in_bulk_are_received_by_a_kernel_thread() {
     if !as_root() {
-        eprintln!("SKIP: needs root and {CLONE_DEVICE}");
         return;
     }
     let name = unique('c');
     let queues = open_queues(&name, false).unwrap();
     if queues.len() < 4 {
-        eprintln!("SKIP: this kernel has no thread for a TAP device");
+        skip("this kernel has no thread for a TAP device");
         return;
     }
     let mut tap = Tap::from_queues(queues, false).unwrap();
@@ -132,13 +135,12 @@ fn frames_in_bulk_are_received_by_a_kernel_thread() {
 #[test]
 fn all_frames_of_the_host_come_by_one_queue() {
     if !as_root() {
-        eprintln!("SKIP: needs root and {CLONE_DEVICE}");
         return;
     }
     let name = unique('d');
     let queues = open_queues(&name, false).unwrap();
     let [first, second, third, _] = &queues[..] else {
-        eprintln!("SKIP: this kernel has no thread for a TAP device");
+        skip("this kernel has no thread for a TAP device");
         return;
     };
     configure(&name, &["10.219.202.1/24".parse().unwrap()], 1500).unwrap();
@@ -159,7 +161,6 @@ fn all_frames_of_the_host_come_by_one_queue() {
 #[test]
 fn where_no_thread_can_be_had_all_goes_by_one_queue() {
     if !as_root() {
-        eprintln!("SKIP: needs root and {CLONE_DEVICE}");
         return;
     }
     let apart = std::thread::spawn(|| {

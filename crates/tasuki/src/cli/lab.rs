@@ -20,6 +20,7 @@ Examples:
   tasuki lab rtt --gateways 0,1,2 --load receiver=0..8
   tasuki lab throughput --size 1024..1048576 --rounds 10
   tasuki lab --continue tasuki-lab-2026-11-25T23-50-01
+  tasuki lab throughput --before old/tasuki --time 5m  two builds, in turn
   tasuki lab open                                      the last report in a browser
   tasuki lab diff before/results.json after/results.json --bound 3%")]
 pub(crate) struct LabArgs {
@@ -39,11 +40,14 @@ pub(crate) enum LabCommand {
     Open(LabOpenArgs),
 }
 
-/// Show what changed between two results files
+/// Show what changed between two results files, or between the two builds of one
 ///
-/// Points are compared by their ratios to the base (such as Linux) within rounds, where a figure
-/// has one, and by their values otherwise. A regression is worse by more than the bound, and
-/// significant among all points; about ten rounds in each file are needed to see one of 10 %.
+/// Points of two files are compared by their ratios to the base (such as Linux) within rounds,
+/// where a figure has one, and by their values otherwise. A file of `tasuki lab --before` has two
+/// builds that took turns: the present build is compared with the earlier one, by their ratios
+/// within rounds. That sees smaller changes, and a machine whose speed changes raises no false
+/// alarm. A regression is worse by more than the bound, and significant among all points; about
+/// ten rounds are needed to see one of 10 %.
 ///
 /// Exit codes: 0 without a regression; 1 with one, or when the output fails; 2 wrong usage; 118 a
 /// file cannot be read, is wrong, or has no point in common with the other.
@@ -51,20 +55,21 @@ pub(crate) enum LabCommand {
 #[command(after_help = "\
 Examples:
   tasuki lab diff before.json after.json
+  tasuki lab diff tasuki-lab-2026-11-27T10-00-00/results.json
   tasuki lab diff before.json after.json --bound 2% --json | jq '.regressions[].series'
   tasuki lab diff monday.json today.json || echo 'slower than on Monday'")]
 pub(crate) struct LabDiffArgs {
-    /// The earlier results
+    /// The earlier results, or those of two builds
     #[arg(value_name = "BEFORE")]
     pub(crate) before: PathBuf,
     /// The later results
     #[arg(value_name = "AFTER")]
-    pub(crate) after: PathBuf,
+    pub(crate) after: Option<PathBuf>,
     /// By how much a figure has to be worse to count
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = bound)]
     pub(crate) bound: f64,
     /// Compare values, also where a figure has a base: only for files of a quiet machine
-    #[arg(long)]
+    #[arg(long, requires = "after")]
     pub(crate) absolute: bool,
     /// Print JSON: one object
     #[arg(long)]

@@ -8,7 +8,7 @@ mod diff;
 mod measure;
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -19,6 +19,7 @@ use super::{print, table};
 use crate::cli::{LAB_REPORT, LabArgs, LabCommand, LabOpenArgs, LabReportArgs};
 use crate::exit::{Code, Failure, say};
 use user::pictures::png_beside;
+use user::whole_file::replace;
 
 /// Carries out the command.
 ///
@@ -29,7 +30,8 @@ pub(crate) fn lab(args: &LabArgs) -> Result<u8, Failure> {
         None => measure::become_bench(&args.options),
         Some(LabCommand::List) => list(),
         Some(LabCommand::Diff(args)) => {
-            diff::diff(args, &results(&args.before)?, &results(&args.after)?)
+            let after = args.after.as_deref().map(results).transpose()?;
+            diff::diff(args, &results(&args.before)?, after.as_ref())
         }
         Some(LabCommand::Report(args)) => write_report(args),
         Some(LabCommand::Open(args)) => open(args),
@@ -58,7 +60,7 @@ fn write_report(args: &LabReportArgs) -> Result<u8, Failure> {
     made.map_err(|error| Failure::output(out.display(), error))?;
     let mut plots = Vec::new();
     for file in report::files(&results) {
-        replace(out, &file.name, &file.content)?;
+        replace(&out.join(&file.name), file.content.as_bytes())?;
         plots.extend(file.is_plot().then(|| out.join(&file.name)));
     }
     say(format_args!("drawing {} plots", plots.len()));
@@ -68,22 +70,6 @@ fn write_report(args: &LabReportArgs) -> Result<u8, Failure> {
     let said = report::findings(&results).join("\n");
     print(&format!("{said}\n\n{}\n", out.join(report::PAGE).display()))?;
     Ok(0)
-}
-
-/// Writes a file as a whole or not at all: a reader sees the old one or the new one.
-fn replace(directory: &Path, name: &str, content: &str) -> Result<(), Failure> {
-    let path = directory.join(name);
-    let beside = directory.join(format!(".{name}.new"));
-    // One that was left behind, or a link that another user has made.
-    let _ = fs::remove_file(&beside);
-    let written = File::create_new(&beside)
-        .and_then(|mut file| file.write_all(content.as_bytes()))
-        .and_then(|()| fs::rename(&beside, &path));
-    written.map_err(|error| {
-        // What was written of it is of no use.
-        let _ = fs::remove_file(&beside);
-        Failure::output(path.display(), error)
-    })
 }
 
 /// Has the system open the page.

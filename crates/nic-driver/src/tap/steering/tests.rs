@@ -7,7 +7,7 @@ use super::*;
 use crate::device::Device;
 use crate::interface::Interface;
 use crate::tap::Tap;
-use crate::testing::isolated;
+use crate::testing::{isolated, skip};
 use crate::{packet_socket, tap, vnet};
 
 /// The program's result for a frame, as the kernel would run it.
@@ -153,8 +153,8 @@ fn the_kernel_runs_the_program() {
     }
     for offload in [true, false] {
         let queues = match tap::open_queues("steered", offload) {
-            Err(error) => return eprintln!("SKIP: {error}"),
-            Ok(queues) if queues.len() < 3 => return eprintln!("SKIP: no program can be loaded"),
+            Err(error) => return skip(&error.to_string()),
+            Ok(queues) if queues.len() < 3 => return skip("no program can be loaded"),
             Ok(queues) => queues,
         };
         let socket = host_of("steered");
@@ -182,8 +182,8 @@ fn a_segment_behind_a_flood_of_datagrams_is_received_within_a_turn() {
     }
     for offload in [true, false] {
         let queues = match tap::open_queues("flooded", offload) {
-            Err(error) => return eprintln!("SKIP: {error}"),
-            Ok(queues) if queues.len() < 3 => return eprintln!("SKIP: no program can be loaded"),
+            Err(error) => return skip(&error.to_string()),
+            Ok(queues) if queues.len() < 3 => return skip("no program can be loaded"),
             Ok(queues) => queues,
         };
         let mut device = Tap::from_queues(queues, offload).unwrap();

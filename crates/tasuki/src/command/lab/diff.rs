@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use lab::Results;
-use lab::diff::{Change, DiffOptions, Difference, Drift, Judgement, Unpaired, compare};
+use lab::diff::{
+    Change, DiffOptions, Difference, Drift, Judgement, Unpaired, compare, compare_builds,
+};
 use serde::Serialize;
 
 use crate::cli::LabDiffArgs;
@@ -30,15 +32,29 @@ struct DiffAnswer<'a> {
     unpaired: &'a [Unpaired],
 }
 
-/// Compares, prints, and fails if there is a regression.
-pub(super) fn diff(args: &LabDiffArgs, before: &Results, after: &Results) -> Result<u8, Failure> {
+/// Compares two files, or the builds of the only one, prints, and fails if there is a regression.
+pub(super) fn diff(
+    args: &LabDiffArgs,
+    before: &Results,
+    after: Option<&Results>,
+) -> Result<u8, Failure> {
     let options = DiffOptions { bound: args.bound, absolute: args.absolute };
-    let difference = compare(before, after, options);
+    let difference = match after {
+        Some(after) => compare(before, after, options),
+        None => compare_builds(before, options.bound),
+    };
     if difference.changes.is_empty() {
-        let (before, after) = (args.before.display(), args.after.display());
-        let sentence = format!(
-            "{before} and {after} have no point in common: compare files of the same command"
-        );
+        let before = args.before.display();
+        let sentence = match &args.after {
+            Some(after) => format!(
+                "{before} and {} have no point in common: compare files of the same command",
+                after.display()
+            ),
+            None => format!(
+                "{before} has one build only: name a second file, or measure two builds in turn \
+                 with `tasuki lab --before TASUKI`"
+            ),
+        };
         return Err(Failure::new(Code::Configuration, sentence));
     }
     if args.json {
