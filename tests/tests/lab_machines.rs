@@ -18,7 +18,8 @@ fn left_of(pid: u32) -> Vec<String> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|it| it.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
     };
-    let tags = [format!("tl{pid}g"), format!("tb{pid}n"), format!("tasuki-lab-{pid}-")];
+    // Behind its number each has a letter for the build of Tasuki.
+    let tags = ["tl", "tb", "tasuki-lab-"].map(|kind| format!("{kind}{pid}n"));
     let all = ["/run/netns", "/sys/fs/cgroup", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
     let all = all.into_iter().flat_map(names);
     all.filter(|name| tags.iter().any(|tag| name.starts_with(tag))).collect()
