@@ -21,8 +21,8 @@ fn garbage(mode: Mode) {
         let sent = world.run(&world.script("garbage.py", &[DEVICE, mac, STACK, seed])).success();
         assert_eq!(sent.stdout.trim(), "sent 5000", "{sent}");
     }
-    // Frames arrive in order: once this is answered, all before it were judged. Behind so many frames
-    // a device may lose one, so there is a request each second.
+    // Frames arrive in order: once this is answered, all before it were judged. Behind so many
+    // frames a device may lose one, so there is a request each second.
     let _ = world.run(&["ping", "-c", "1", "-w", "30", STACK]).success();
 
     let after = world.ps(NET);
