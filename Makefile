@@ -45,7 +45,7 @@ conformance: ## Compare packetdrill scripts with the lists: ours, [SCRIPTS=folde
 	$(CARGO) build -q -p tasuki-packetdrill -p tasuki-packetdrill-plugin
 	@$(TARGET)/debug/conformance --own $(CONFORMANCE) $(SCRIPTS)
 
-bench: build ## Measure everything in docs/performance.md, about 17 minutes (root): [BENCH=--quick]
+bench: build ## Measure everything in docs/performance.md, about 22 minutes (root): [BENCH=--quick]
 	@scripts/deps.sh bench
 	$(CARGO) run --release -p tasuki-benches -- all --tasuki $(TARGET)/release/tasuki --out $(TARGET)/bench.json $(BENCH)
 

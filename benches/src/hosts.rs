@@ -14,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
+use user::exit::{Code, Failure};
 
 use crate::args::Congestion;
 use crate::bridged::{BridgedPair, PairPlace};
@@ -21,7 +22,6 @@ use crate::cleanup::CleanUp;
 use crate::described;
 use crate::setup::{Build, Device, Role, Setup, Tasuki};
 use crate::shell::sh;
-use user::exit::{Code, Failure};
 
 /// Both ends of a set-up: their namespaces, devices and files. A drop removes everything, as does
 /// the end of this process.
@@ -76,7 +76,7 @@ impl Programs {
     /// The earlier build `tasuki`. The `tasuki-bench` beside it has the native API's ends.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If it is not there, or no build of tasuki.
     pub(crate) fn earlier(tasuki: &Path, peers: &Path) -> Result<Self> {
         if !tasuki.is_file() {
             let sentence = format!(

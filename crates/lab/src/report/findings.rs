@@ -55,9 +55,14 @@ fn base<'a>(figures: &[&'a FigureView]) -> Option<&'a str> {
     count.into_iter().max_by_key(|(base, count)| (*base == KERNEL, *count)).map(|(base, _)| base)
 }
 
+/// Without series of an earlier build.
+fn present(figure: &FigureView) -> impl Iterator<Item = &SeriesView> {
+    figure.series.iter().filter(|series| !series.name.ends_with(BEFORE))
+}
+
 fn compared(figure: &FigureView) -> Vec<Compared<'_>> {
     let mut all = Vec::new();
-    for series in figure.series.iter().filter(|series| !series.name.ends_with(BEFORE)) {
+    for series in present(figure) {
         let with = series.points.iter().filter_map(|point| Some((point, point.ratio?)));
         all.extend(with.map(|(point, ratio)| Compared { figure, series, point, ratio }));
     }
@@ -110,13 +115,10 @@ fn medians(base: &str, figures: &[Vec<FigureView>]) -> Option<String> {
 
 fn medians_of(figure: &FigureView) -> Option<String> {
     let of_series = |series: &SeriesView| {
-        if series.name.ends_with(BEFORE) {
-            return None;
-        }
         let ratios = series.points.iter().filter_map(|point| Some(point.ratio?.middle));
         Some(format!("{} {}", series.name, short(median(&ratios.collect::<Vec<_>>())?)))
     };
-    let all: Vec<String> = figure.series.iter().filter_map(of_series).take(MOST_SERIES).collect();
+    let all: Vec<String> = present(figure).filter_map(of_series).take(MOST_SERIES).collect();
     (!all.is_empty()).then(|| format!("{}: {} ({})", figure.title, all.join(", "), figure.better()))
 }
 
