@@ -84,7 +84,8 @@ pub(crate) struct CompareArgs {
     #[arg(long, env = "TASUKI_BIN", default_value = "target/release/tasuki")]
     pub(crate) tasuki: PathBuf,
     /// Measure this earlier build of the `tasuki` command as well, in turn with the other, and
-    /// print the ratios between the two. Native set-ups take the `tasuki-bench` beside it.
+    /// print the ratios between the two, as `tasuki lab diff` judges them. Native set-ups take the
+    /// `tasuki-bench` beside it.
     #[arg(long, value_name = "TASUKI")]
     pub(crate) before: Option<PathBuf>,
     /// The folder of the peers' clients, for the set-ups lwip and gvisor.

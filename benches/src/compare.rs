@@ -5,9 +5,9 @@
 //! set-ups alike. A measurement that fails or takes too long is reported, listed and left out; all
 //! others go on.
 
+mod builds;
 mod kind;
 mod measures;
-mod paired;
 mod plan;
 mod record;
 
@@ -24,21 +24,20 @@ use crate::setup::{Build, Role, Setup};
 
 /// Run everything and print it.
 pub(crate) fn run(args: &CompareArgs) -> Result<()> {
-    let builds = builds(args)?;
-    let kinds = kinds(args, &builds);
+    let programs = programs(args)?;
+    let kinds = kinds(args, &programs);
     let mut record = Record::new(args, kinds.len())?;
     let mut rows = Vec::new();
     for mut kind in kinds {
         record.measure(&mut kind)?;
         rows.extend(kind.into_rows());
     }
-    let failures = record.end()?;
+    let (results, failures) = record.end()?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&rows)?);
     } else {
-        let (new, before): (Vec<Row>, Vec<Row>) =
-            rows.into_iter().partition(|row| row.build == Build::New);
-        print!("{}{}", report::markdown(&new), paired::markdown(&new, &before));
+        rows.retain(|row: &Row| row.build == Build::New);
+        print!("{}{}", report::markdown(&rows), builds::markdown(&results));
     }
     if !failures.is_empty() {
         bail!("{} measurements failed:\n{}", failures.len(), failures.join("\n"));
@@ -47,14 +46,14 @@ pub(crate) fn run(args: &CompareArgs) -> Result<()> {
 }
 
 /// The kinds of set-ups that were asked for, in each role.
-fn kinds<'a>(args: &'a CompareArgs, builds: &'a [Programs]) -> Vec<ComparedKind<'a>> {
+fn kinds<'a>(args: &'a CompareArgs, programs: &'a [Programs]) -> Vec<ComparedKind<'a>> {
     let wanted: &[Setup] = if args.only.is_empty() { &Setup::ALL } else { &args.only };
     let bases =
         Setup::BASES.iter().flat_map(|(base, _)| args.role.iter().map(|role| (*base, *role)));
     let kind = |(base, role): (Setup, Role)| {
         let setups = wanted.iter().filter(move |it| it.base() == base && it.has(role));
         let members = setups
-            .flat_map(|&setup| builds_of(builds, setup).iter().map(move |build| (setup, build)));
+            .flat_map(|&setup| builds_of(programs, setup).iter().map(move |build| (setup, build)));
         let plans = PLANS.iter().filter(|plan| plan.is_wanted(args)).collect();
         ComparedKind::new(args, (base, role), members, plans)
     };
@@ -62,7 +61,7 @@ fn kinds<'a>(args: &'a CompareArgs, builds: &'a [Programs]) -> Vec<ComparedKind<
 }
 
 /// The builds of Tasuki that are measured, the new one first.
-fn builds(args: &CompareArgs) -> Result<Vec<Programs>> {
+fn programs(args: &CompareArgs) -> Result<Vec<Programs>> {
     let peers = &args.peers;
     let new = Programs::new(&args.tasuki, peers)?;
     let before = args.before.as_ref().map(|tasuki| Programs::earlier(tasuki, peers)).transpose()?;

@@ -75,11 +75,11 @@ impl Record {
         Ok(())
     }
 
-    /// What failed.
+    /// What was found, and what failed.
     ///
     /// # Errors
     /// Those of the file.
-    pub(super) fn end(mut self) -> Result<Vec<String>> {
+    pub(super) fn end(mut self) -> Result<(Results, Vec<String>)> {
         self.progress.end();
         let sentence = |first: &String| {
             let count = self.failures.len();
@@ -87,16 +87,17 @@ impl Record {
         };
         self.results.partial = self.failures.first().map(sentence);
         let figures = std::mem::take(&mut self.figures);
-        self.write(figures)?;
-        Ok(self.failures)
+        self.take(figures)?;
+        Ok((self.results, self.failures))
     }
 
-    fn write(&mut self, figures: Vec<Figure>) -> Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
+    /// Has these figures, in the file as well.
+    fn take(&mut self, figures: Vec<Figure>) -> Result<()> {
         let (name, title) = (NAME.to_owned(), TITLE.to_owned());
         let found = Experiment { name, title, findings: Vec::new(), figures };
         self.results.experiments = vec![found];
         self.results.made.seconds = self.began.elapsed().as_secs();
+        let Some(file) = &self.file else { return Ok(()) };
         self.results.check().context("results that `tasuki lab` would refuse")?;
         Ok(replace(file, &serde_json::to_vec(&self.results)?)?)
     }
@@ -140,6 +141,6 @@ impl Surroundings for Record {
         let found = notebook.experiment(experiment).figures;
         let figures = self.figures.iter().cloned().chain(found).collect();
         self.results.partial = Some("It is being measured, or it was ended.".to_owned());
-        self.write(figures)
+        self.take(figures)
     }
 }

@@ -54,9 +54,8 @@ fn experiment(rounds: &[[f64; 3]], words: &str) -> Experiment {
 
 const WORDS: &str = "--rounds 2 --quick --only linux-on,split --role client --before /old/tasuki";
 
-#[test]
-fn rows_become_a_file_that_the_lab_takes() {
-    let found = experiment(&[[100.0, 150.0, 120.0], [110.0, 165.0, 132.0]], WORDS);
+/// A file with it, as the lab reads it.
+fn results(found: Experiment) -> Results {
     let text = serde_json::to_vec(&Results {
         format: lab::results::FORMAT.to_owned(),
         version: lab::results::VERSION,
@@ -65,7 +64,13 @@ fn rows_become_a_file_that_the_lab_takes() {
         partial: None,
         experiments: vec![found],
     });
-    let results = Results::parse(&text.expect("JSON")).expect("a good file");
+    Results::parse(&text.expect("JSON")).expect("a good file")
+}
+
+#[test]
+fn rows_become_a_file_that_the_lab_takes() {
+    let found = experiment(&[[100.0, 150.0, 120.0], [110.0, 165.0, 132.0]], WORDS);
+    let results = results(found);
     let [figure] = &results.experiments[0].figures[..] else { panic!("{results:?}") };
     assert_eq!((&figure.name[..], figure.base.as_deref()), ("send-on-client", Some("Linux")));
     let names: Vec<&str> = figure.series.iter().map(|series| &series.name[..]).collect();
@@ -76,6 +81,22 @@ fn rows_become_a_file_that_the_lab_takes() {
                    --only linux-on,split --role client --test send";
     assert_eq!(figure.command, command);
     Words::parse_from(figure.command.split_whitespace().skip(2));
+}
+
+#[test]
+fn builds_are_compared_within_rounds() {
+    // The machine becomes ten times slower while it is measured.
+    let rates = (1..=10_u32).map(|round| (100.0 / f64::from(round), f64::from(round % 3)));
+    let worse: Vec<_> = rates.map(|(rate, odd)| [rate, rate * (0.8 + 0.01 * odd), rate]).collect();
+    let text = builds::markdown(&results(experiment(&worse, WORDS)));
+    assert!(
+        text.contains("| send-on-client | split | 1024 | 0.81 (0.80 to 0.82) | **worse** |"),
+        "{text}"
+    );
+    assert!(text.contains("\n1 of 1 are worse by more than 5 %, 0 perhaps, 0 better;"), "{text}");
+    let same: Vec<_> = worse.iter().map(|[linux, new, _]| [*linux, *new, *new]).collect();
+    let text = builds::markdown(&results(experiment(&same, WORDS)));
+    assert!(text.contains("\n0 of 1 are worse"), "{text}");
 }
 
 #[test]

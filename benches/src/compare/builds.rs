@@ -1,0 +1,58 @@
+//! An earlier build of Tasuki beside the present one: the ratio of each figure, with its interval,
+//! and what it means.
+//!
+//! Both builds take turns in every round. What is worse is judged as by `tasuki lab diff` of the
+//! results file (see [`lab::diff`]), with the same bound.
+
+use std::fmt::Write as _;
+
+use lab::Results;
+use lab::diff::{Change, DiffOptions, Judgement, compare_builds};
+
+/// A table of all that was measured in both builds, empty without an earlier one.
+pub(super) fn markdown(results: &Results) -> String {
+    let bound = DiffOptions::default().bound;
+    let changes = compare_builds(results, bound).changes;
+    let mut text = String::new();
+    if changes.is_empty() {
+        return text;
+    }
+    text.push_str("\n## New build to the one before\n\n");
+    text.push_str("Median of the ratios within rounds, and its 95 % interval.\n\n");
+    text.push_str("| figure | set-up | bytes | new / before | |\n|---|---|---:|---|---|\n");
+    for change in &changes {
+        let bytes = change.x.map_or("all".to_owned(), |x| x.to_string());
+        let (figure, series) = (&change.figure, &change.series);
+        let word = word(change.judgement);
+        let _ = writeln!(text, "| {figure} | {series} | {bytes} | {} | {word} |", ratio(change));
+    }
+    let number = |judgement| changes.iter().filter(|it| it.judgement == judgement).count();
+    let _ = writeln!(
+        text,
+        "\n{} of {} are worse by more than {} %, {} perhaps, {} better; {} have too few rounds.",
+        number(Judgement::Regression),
+        changes.len(),
+        100.0 * bound,
+        number(Judgement::Suspected),
+        number(Judgement::Improvement),
+        number(Judgement::Unjudged),
+    );
+    text
+}
+
+fn word(judgement: Judgement) -> &'static str {
+    match judgement {
+        Judgement::Regression => "**worse**",
+        Judgement::Suspected => "worse?",
+        Judgement::Improvement => "better",
+        Judgement::Unchanged | Judgement::Unjudged => "",
+    }
+}
+
+fn ratio(change: &Change) -> String {
+    match (change.ratio, change.low, change.high) {
+        (Some(ratio), Some(low), Some(high)) => format!("{ratio:.2} ({low:.2} to {high:.2})"),
+        (Some(ratio), ..) => format!("{ratio:.2}"),
+        _ => String::new(),
+    }
+}
