@@ -26,7 +26,7 @@ mod world;
 
 use std::fs;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::above_tcp::ReadyBlocks;
@@ -38,7 +38,7 @@ pub(crate) use self::blocks::{
 };
 pub(crate) use self::in_memory::ReadyMemory;
 pub(crate) use self::plan::Access;
-use self::plan::{StoragePath, TRANSPORTS, Transport};
+use self::plan::{StoragePath, TRANSPORTS};
 pub(crate) use self::ready::ReadyTransport;
 pub(crate) use self::row::StorageRow;
 pub(crate) use self::transfer::{RecordedTransport, Transfer};
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &StorageArgs) -> Result<()> {
     if args.json {
         println!("{}", serde_json::to_string_pretty(&found)?);
     } else {
-        print!("{}", tables(&found));
+        print!("{}", tables(&found, args.brief));
     }
     Ok(())
 }
@@ -110,17 +110,6 @@ fn measured(args: &StorageArgs) -> Result<StorageFound> {
     Ok(found)
 }
 
-fn chosen(args: &StorageArgs) -> Result<Vec<&'static Transport>> {
-    let known: Vec<&str> = TRANSPORTS.iter().map(|transport| transport.name).collect();
-    if let Some(unknown) = args.transport.iter().find(|name| !known.contains(&name.as_str())) {
-        bail!("`{unknown}` is no transport: say some of {}", known.join(", "));
-    }
-    let wanted = |it: &&Transport| {
-        args.transport.is_empty() || args.transport.iter().any(|name| name == it.name)
-    };
-    Ok(TRANSPORTS.iter().filter(wanted).collect())
-}
-
 /// All transports of one path, in turn.
 fn transports(
     args: &StorageArgs,
@@ -128,9 +117,9 @@ fn transports(
     number: &mut usize,
     found: &mut StorageFound,
 ) -> Result<()> {
-    let back_ends = args.back_ends();
+    let back_ends = args.back_ends(path);
     let mut ready = Vec::new();
-    for transport in chosen(args)? {
+    for transport in args.transports(path)? {
         *number += 1;
         if found.skipped.iter().any(|skipped| skipped.starts_with(transport.name)) {
             continue;
@@ -163,16 +152,23 @@ fn transports(
     Ok(())
 }
 
-fn tables(found: &StorageFound) -> String {
+fn tables(found: &StorageFound, is_brief: bool) -> String {
     let mut text = format!("{}; {}\n", found.machine, found.tasuki);
     for skipped in &found.skipped {
         text += &format!("\nSKIP {skipped}\n");
     }
     let names: Vec<&str> = TRANSPORTS.iter().map(|transport| transport.name).collect();
+    let rows = &found.rows;
+    let (transports, peers, blocks) = if is_brief {
+        let [peers, blocks] = [table::brief::peers(rows), table::brief::blocks(rows)];
+        (table::brief::transports(rows, &names), peers, blocks)
+    } else {
+        (table::transports(rows, &names), table::peers(rows), table::blocks(rows))
+    };
     let parts = [
-        ("Transports", table::transports(&found.rows, &names)),
-        ("Peers", table::peers(&found.rows) + &table::depth_one(&found.rows)),
-        ("Whole blocks above TCP", table::blocks(&found.rows)),
+        ("Transports", transports),
+        ("Peers", peers + &table::depth_one(rows)),
+        ("Whole blocks above TCP", blocks),
         (
             "Sealing by the size of a record",
             if found.aead.is_empty() {

@@ -1,5 +1,7 @@
 //! Tables of `storage`: medians, ratios within a round with their spread, and the targets.
 
+pub(super) mod brief;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -264,7 +266,7 @@ mod tests {
     use super::*;
     use crate::machine::MachineState;
 
-    fn row(column: &str, round: u32, rate: f64, p50_us: f64) -> StorageRow {
+    pub(super) fn row(column: &str, round: u32, rate: f64, p50_us: f64) -> StorageRow {
         let requests = Requests { access: Access::RandRead, bytes: 4096, depth: 1 };
         StorageRow {
             path: StoragePath::Wire,
