@@ -1,11 +1,12 @@
 //! The data-in of a command of an initiator, as it comes.
 //!
-//! Bytes that lie in memory of the socket are copied once, to where they belong. Long parts in
-//! memory of this process are kept as they are.
+//! Bytes that lie in memory of the socket are copied once, to where they belong: into pieces of
+//! memory that are no longer than those that are used again. Long parts in memory of this process
+//! are kept as they are.
 
 use bytes::Bytes;
 
-use crate::memory::AlignedMemory;
+use crate::memory::{AlignedMemory, LARGEST};
 
 /// Shorter parts are copied: they would keep much more memory than they have.
 const LEAST_KEPT: usize = 16 << 10;
@@ -18,8 +19,8 @@ pub(crate) struct CommandDataIn {
     /// Parts that were kept, which are the begin of the data.
     kept: Vec<Bytes>,
     kept_len: usize,
-    /// What is behind them.
-    copied: Option<AlignedMemory>,
+    /// What is behind them: pieces of [`LARGEST`] bytes, and the last one.
+    copied: Vec<AlignedMemory>,
 }
 
 impl CommandDataIn {
@@ -31,7 +32,7 @@ impl CommandDataIn {
     /// A part, which belongs at that offset and is within the room. `lent`: its memory is needed
     /// again.
     pub(crate) fn put(&mut self, offset: usize, part: Bytes, lent: bool) {
-        if !lent && part.len() >= LEAST_KEPT && self.copied.is_none() && offset == self.kept_len {
+        if !lent && part.len() >= LEAST_KEPT && self.copied.is_empty() && offset == self.kept_len {
             self.kept_len += part.len();
             self.kept.push(part);
             return;
@@ -39,30 +40,46 @@ impl CommandDataIn {
         if offset < self.kept_len {
             self.copy_kept();
         }
-        let (room, start) = (self.room - self.kept_len, offset - self.kept_len);
-        let memory = self.copied.get_or_insert_with(|| AlignedMemory::with_room(room));
-        place(memory, start, &part);
+        self.copy(offset - self.kept_len, &part);
     }
 
     /// All of it, one behind the other.
     pub(crate) fn into_pieces(self) -> Vec<Bytes> {
         let mut pieces = self.kept;
-        pieces.extend(self.copied.map(AlignedMemory::into_bytes));
+        pieces.extend(self.copied.into_iter().map(AlignedMemory::into_bytes));
         pieces
     }
 
-    /// Parts that come in another order than their offsets' are in one piece of memory.
-    fn copy_kept(&mut self) {
-        let mut memory = AlignedMemory::with_room(self.room);
-        for piece in self.kept.drain(..) {
-            memory.append(&piece);
-        }
-        self.kept_len = 0;
-        if let Some(copied) = self.copied.replace(memory) {
-            let start = self.copied.as_ref().map_or(0, AlignedMemory::len);
-            if let Some(memory) = &mut self.copied {
-                place(memory, start, copied.as_ref());
+    /// Copies a part to its place, `start` bytes behind what is kept.
+    fn copy(&mut self, mut start: usize, mut part: &[u8]) {
+        while !part.is_empty() {
+            let (index, at) = (start / LARGEST, start % LARGEST);
+            let (here, rest) = part.split_at(part.len().min(LARGEST - at));
+            while self.copied.len() <= index {
+                self.begin_piece();
             }
+            place(&mut self.copied[index], at, here);
+            (start, part) = (start + here.len(), rest);
+        }
+    }
+
+    /// One more piece. What is missing in the one before it is zero.
+    fn begin_piece(&mut self) {
+        if let Some(last) = self.copied.last_mut() {
+            last.append_zeroes(LARGEST - last.len());
+        }
+        let rest = self.room - self.kept_len - self.copied.len() * LARGEST;
+        self.copied.push(AlignedMemory::with_room(rest.min(LARGEST)));
+    }
+
+    /// Parts that come in another order than their offsets' are copied as well.
+    fn copy_kept(&mut self) {
+        let (kept, copied) = (std::mem::take(&mut self.kept), std::mem::take(&mut self.copied));
+        self.kept_len = 0;
+        let mut at = 0;
+        for piece in kept.iter().map(|it| &it[..]).chain(copied.iter().map(AsRef::as_ref)) {
+            self.copy(at, piece);
+            at += piece.len();
         }
     }
 }
@@ -116,6 +133,25 @@ mod tests {
             assert!(put_all(&data, parts).concat() == data, "{parts:?}");
         }
         assert!(put_all(&data, &[]).is_empty());
+    }
+
+    #[test]
+    fn longer_data_has_pieces_that_are_used_again() {
+        let data: Vec<u8> = (0..5_u32 << 20).map(|i| (i / 1021) as u8).collect();
+        let (first, most) = (LARGEST - 7, data.len());
+        for parts in [
+            &[(0, most, true)][..],
+            &[(0, first, true), (first, most, true)],
+            &[(most - 5, most, true), (0, most - 5, true)],
+            &[(0, first, false), (first, most - 9, true), (most - 9, most, true)],
+            &[(0, first, false), (first, most, true), (3, 9, true)],
+        ] {
+            let pieces = put_all(&data, parts);
+            assert!(pieces.concat() == data, "{parts:?}");
+        }
+        let lengths: Vec<usize> =
+            put_all(&data, &[(0, most, true)]).iter().map(Bytes::len).collect();
+        assert_eq!(lengths, [LARGEST, LARGEST, 1 << 20]);
     }
 
     #[test]

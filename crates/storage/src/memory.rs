@@ -17,7 +17,7 @@ use bytes::Bytes;
 use crate::registered::{ALIGNMENT, RegisteredMemory, RegisteredPart};
 
 /// Bytes of the largest class. Longer memory is not kept.
-const LARGEST: usize = 2 << 20;
+pub(crate) const LARGEST: usize = 2 << 20;
 /// Classes: one page and [`SLACK`], two and that, four and so on.
 const CLASSES: usize = (LARGEST / ALIGNMENT).trailing_zeros() as usize + 1;
 /// Bytes of each class over its power of two.
