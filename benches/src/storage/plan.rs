@@ -102,6 +102,18 @@ impl StoragePath {
             Self::TapOff => "two TAP devices on a bridge, offloads off",
         }
     }
+
+    /// The same in a table. Delays are those of each direction.
+    pub(super) fn short(self) -> &'static str {
+        match self {
+            Self::Wire => "wire",
+            Self::WireTenth => "wire, 0.1 ms",
+            Self::WireOne => "wire, 1 ms",
+            Self::WireTen => "wire, 10 ms",
+            Self::Tap => "TAP, on",
+            Self::TapOff => "TAP, off",
+        }
+    }
 }
 
 /// What lies between the two instances, to the last.
@@ -207,7 +219,12 @@ const SEQUENTIAL_DEPTH: u16 = 8;
 impl Requests {
     /// As `read 64K, depth 8`.
     pub(super) fn title(self) -> String {
-        format!("{} {}, depth {}", self.access.word(), size(self.bytes), self.depth)
+        format!("{}, depth {}", self.brief(), self.depth)
+    }
+
+    /// As `read 64K`.
+    pub(super) fn brief(self) -> String {
+        format!("{} {}", self.access.word(), size(self.bytes))
     }
 
     /// All, or those of `--quick`.

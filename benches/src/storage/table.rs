@@ -58,8 +58,11 @@ fn middle(rows: &[&StorageRow], column: &str, figure: Figure) -> Option<f64> {
     median(rows.iter().filter(|row| row.column == column).filter_map(|row| figure(row)).collect())
 }
 
-/// What is measured in one pair, and its rows.
-type Case<'a> = ((StoragePath, BackEnd, Requests), Vec<&'a StorageRow>);
+/// What is measured in one pair.
+type CaseKey = (StoragePath, BackEnd, Requests);
+
+/// The same with its rows.
+type Case<'a> = (CaseKey, Vec<&'a StorageRow>);
 
 /// The cases in their order, each with its rows.
 fn cases<'a>(rows: &'a [StorageRow], has: impl Fn(&str) -> bool) -> Vec<Case<'a>> {

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::{
-    BLOCKS, Case, PEERS, PLAIN, PROTECTED, Ratio, SEALED, cases, middle, number, rate, target,
+    BLOCKS, Case, CaseKey, PEERS, PLAIN, PROTECTED, Ratio, SEALED, cases, middle, number, rate,
+    target,
 };
 use crate::machine::markdown as machine;
 use crate::storage::above_tcp;
@@ -24,20 +25,21 @@ pub(in crate::storage) fn transports(rows: &[StorageRow], names: &[&str]) -> Str
     let states: Vec<_> = all.iter().flat_map(|(_, rows)| rows).map(|row| row.machine).collect();
     let mut text = format!("\n{}", machine(&states));
     text += &sealed(&all);
-    text += "\n### Rates\n\nMiB/s, of random requests requests a second; the ratio to plain.\n";
+    text += "\n### Rates\n\n\
+             Sequential requests at depth 8 in MiB/s, random ones a second; the ratio to plain.\n";
     let places: BTreeSet<(StoragePath, BackEnd)> =
         all.iter().map(|((path, back_end, _), _)| (*path, *back_end)).collect();
     for (path, back_end) in places {
         let here: Vec<&Case<'_>> =
             all.iter().filter(|((at, end, _), _)| (*at, *end) == (path, back_end)).collect();
-        let _ = writeln!(text, "\n#### {}, {}", path.title(), back_end.name());
-        text += &table(&["requests"], &here, names, |(.., requests)| requests.title(), rate_cell);
+        let _ = writeln!(text, "\n#### {}, {}", path.short(), back_end.name());
+        text += &table(&["requests"], &here, names, |(.., it)| title(*it), rate_cell);
     }
     let of_memory = |wanted: fn(Requests) -> bool| {
         let chosen = move |case: &&Case<'_>| case.0.1 == BackEnd::Memory && wanted(case.0.2);
         all.iter().filter(chosen).collect::<Vec<_>>()
     };
-    let label = |(path, _, requests): &Place| format!("{} | {}", path.title(), requests.title());
+    let label = |(path, _, requests): &CaseKey| format!("{} | {}", path.short(), title(*requests));
     let heads = ["path", "requests"];
     text += "\n### Latency\n\nMicroseconds, p50 / p99; memory.\n";
     text += &table(&heads, &of_memory(|it| is_random(it) && it.depth == 1), names, label, latency);
@@ -46,15 +48,12 @@ pub(in crate::storage) fn transports(rows: &[StorageRow], names: &[&str]) -> Str
     text + &table(&heads, &of_memory(sized), names, label, processor)
 }
 
-/// Where and what was measured.
-type Place = (StoragePath, BackEnd, Requests);
-
 /// A line for each case, a column for each transport that one of them has.
 fn table(
     heads: &[&str],
     cases: &[&Case<'_>],
     names: &[&str],
-    label: impl Fn(&Place) -> String,
+    label: impl Fn(&CaseKey) -> String,
     cell: impl Fn(&[&StorageRow], &str) -> String,
 ) -> String {
     let has = |rows: &[&StorageRow], name: &str| rows.iter().any(|row| row.column == name);
@@ -62,18 +61,23 @@ fn table(
     there.retain(|name| cases.iter().any(|(_, rows)| has(rows, name)));
     let mut text = format!("\n| {} | {} |\n", heads.join(" | "), there.join(" | "));
     let _ = writeln!(text, "|{}{}", "---|".repeat(heads.len()), "---:|".repeat(there.len()));
-    for (place, rows) in cases {
+    for (key, rows) in cases {
         let cells: Vec<String> = there
             .iter()
             .map(|name| if has(rows, name) { cell(rows, name) } else { String::new() })
             .collect();
-        let _ = writeln!(text, "| {} | {} |", label(place), cells.join(" | "));
+        let _ = writeln!(text, "| {} | {} |", label(key), cells.join(" | "));
     }
     text
 }
 
 fn is_random(requests: Requests) -> bool {
     matches!(requests.access, Access::RandRead | Access::RandWrite)
+}
+
+/// As `read 64K`; of random requests with their depth.
+fn title(requests: Requests) -> String {
+    if is_random(requests) { requests.title() } else { requests.brief() }
 }
 
 fn rate_cell(rows: &[&StorageRow], column: &str) -> String {
@@ -117,7 +121,7 @@ fn sealed(all: &[Case<'_>]) -> String {
             };
             let ratios: Vec<String> = sizes.iter().filter_map(of_size).collect();
             if !ratios.is_empty() {
-                let (path, access) = (path.title(), access.word());
+                let (path, access) = (path.short(), access.word());
                 let _ = writeln!(lines, "| {base} | {path} | {access} | {} |", ratios.join(" / "));
             }
         }
@@ -207,10 +211,10 @@ mod tests {
         let text = transports(&rows, &["plain", "tls", "sealed"]);
         for line in [
             "| sealed to | path | | 1M |",
-            "| plain | wire: | read | 0.75 |",
-            "#### wire:, memory\n\n| requests | plain | sealed |\n|---|---:|---:|\n",
-            "| read 1M, depth 8 | 200.0 | 150.0 (0.75) |",
-            "| wire: | read 1M, depth 8 | 1.50 + 3.50 | 1.50 + 3.50 |",
+            "| plain | wire | read | 0.75 |",
+            "#### wire, memory\n\n| requests | plain | sealed |\n|---|---:|---:|\n",
+            "| read 1M | 200.0 | 150.0 (0.75) |",
+            "| wire | read 1M | 1.50 + 3.50 | 1.50 + 3.50 |",
         ] {
             assert!(text.contains(line), "{line}\nis not in\n{text}");
         }
@@ -222,7 +226,7 @@ mod tests {
     fn random_requests_have_latencies() {
         let rows = [StorageRow { back_end: BackEnd::Memory, ..row("plain", 0, 900.0, 50.0) }];
         let text = transports(&rows, &["plain"]);
-        assert!(text.contains("| wire: | randread 4K, depth 1 | 50.0 / - |"), "{text}");
+        assert!(text.contains("| wire | randread 4K, depth 1 | 50.0 / - |"), "{text}");
         assert!(text.contains("| randread 4K, depth 1 | 900.0 |"), "{text}");
     }
 
