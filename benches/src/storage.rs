@@ -67,6 +67,9 @@ pub(crate) fn run(args: &StorageArgs) -> Result<()> {
         fs::write(file, text).with_context(|| file.display().to_string())?;
         found
     };
+    if let Some(file) = args.plot.as_ref().filter(|_| !found.aead.is_empty()) {
+        aead::plot(&found.aead, file).with_context(|| file.display().to_string())?;
+    }
     if let Some(file) = &args.plot_blocks {
         above_tcp::plot(&found.rows, file).with_context(|| file.display().to_string())?;
     }
@@ -92,9 +95,6 @@ fn measured(args: &StorageArgs) -> Result<StorageFound> {
     if args.only.contains(&StoragePart::Aead) {
         args.say("sealing by the size of a record");
         found.aead = aead::measure(args.rounds())?;
-        if let Some(file) = &args.plot {
-            aead::plot(&found.aead, file).with_context(|| file.display().to_string())?;
-        }
     }
     if args.only.contains(&StoragePart::Transports) {
         for path in args.paths() {

@@ -132,7 +132,7 @@ pub(super) fn plot(rows: &[AeadRow], file: &Path) -> Result<()> {
         sizes: "KiB of a record (logarithmic)",
         figure: "GiB a second, one processor",
         least: 1.0,
-        legend: SeriesLabelPosition::LowerRight,
+        legend: SeriesLabelPosition::MiddleRight,
     };
     chart.draw(&area, lines.collect())?;
     area.present()?;
