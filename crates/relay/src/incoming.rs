@@ -72,6 +72,8 @@ pub(crate) fn listens(relay: &Relay, at: SocketAddr) -> bool {
 
 /// Forgets listeners whose programs have closed them. Their addresses are free when it returns.
 pub(crate) async fn sweep(relay: &Relay) -> io::Result<()> {
+    // What another sweep has forgotten may still have its address.
+    let _alone = relay.listening.lock().await;
     if relay.listeners.borrow().is_empty() {
         return Ok(());
     }

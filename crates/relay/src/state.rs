@@ -39,7 +39,8 @@ pub(crate) struct Relay {
     pub(crate) withdrawn: RefCell<HashSet<(SocketAddr, SocketAddr)>>,
     /// What listens at the instance for programs, by their sockets' local ends.
     pub(crate) listeners: RefCell<HashMap<SocketAddr, JoinHandle<()>>>,
-    /// Held by who adds to `listeners`: two for the same socket would refuse each other its port.
+    /// Held by who adds to `listeners`, since two for the same socket would refuse each other its
+    /// port, and by who removes some, until their ports are free.
     pub(crate) listening: tokio::sync::Mutex<()>,
     pub(crate) carriers: RefCell<HashMap<Port, Carrier>>,
     /// Of datagrams for servers of the host: by the program's end and the server's.

@@ -44,18 +44,10 @@ static struct sockaddr_storage name_of(int fd)
 	return address;
 }
 
-/*
- * A socket that listens. Behind the relay, which has no unreachable states, the port that bind(2)
- * chose may be in use at the instance (docs/reference/limits-programs.md): then it takes another one.
- */
 static int listener(struct scene *scene)
 {
 	int fd = bound(scene);
-	for (int again = 0; listen(fd, 4) != 0; again++) {
-		CHECK(getenv("WITHOUT_STATE") && errno == EADDRINUSE && again < 3);
-		close(fd);
-		fd = bound(scene);
-	}
+	CHECK(listen(fd, 4) == 0);
 	return fd;
 }
 
