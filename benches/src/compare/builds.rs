@@ -2,17 +2,19 @@
 //! and what it means.
 //!
 //! Both builds take turns in every round. What is worse is judged as by `tasuki lab diff` of the
-//! results file (see [`lab::diff`]), with the same bound.
+//! results file (see [`lab::diff`]), with a smaller bound.
 
 use std::fmt::Write as _;
 
 use lab::Results;
-use lab::diff::{Change, DiffOptions, Judgement, compare_builds};
+use lab::diff::{Change, Judgement, compare_builds};
+
+/// By which part of the earlier value a figure is worse before it is named.
+const BOUND: f64 = 0.03;
 
 /// A table of all that was measured in both builds, empty without an earlier one.
 pub(super) fn markdown(results: &Results) -> String {
-    let bound = DiffOptions::default().bound;
-    let changes = compare_builds(results, bound).changes;
+    let changes = compare_builds(results, BOUND).changes;
     let mut text = String::new();
     if changes.is_empty() {
         return text;
@@ -32,7 +34,7 @@ pub(super) fn markdown(results: &Results) -> String {
         "\n{} of {} are worse by more than {} %, {} perhaps, {} better; {} have too few rounds.",
         number(Judgement::Regression),
         changes.len(),
-        100.0 * bound,
+        100.0 * BOUND,
         number(Judgement::Suspected),
         number(Judgement::Improvement),
         number(Judgement::Unjudged),

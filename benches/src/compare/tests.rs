@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
+use lab::results::BEFORE;
 use lab::{Experiment, Mark, Results};
 
 use super::plan::Plan;
@@ -93,10 +94,19 @@ fn builds_are_compared_within_rounds() {
         text.contains("| send-on-client | split | 1024 | 0.81 (0.80 to 0.82) | **worse** |"),
         "{text}"
     );
-    assert!(text.contains("\n1 of 1 are worse by more than 5 %, 0 perhaps, 0 better;"), "{text}");
-    let same: Vec<_> = worse.iter().map(|[linux, new, _]| [*linux, *new, *new]).collect();
-    let text = builds::markdown(&results(experiment(&same, WORDS)));
-    assert!(text.contains("\n0 of 1 are worse"), "{text}");
+    assert!(text.contains("\n1 of 1 are worse by more than 3 %, 0 perhaps, 0 better;"), "{text}");
+    for little in [1.0, 0.98] {
+        let turns = worse.iter().map(|[linux, new, _]| [*linux, little * new, *new]);
+        let text = builds::markdown(&results(experiment(&turns.collect::<Vec<_>>(), WORDS)));
+        assert!(text.contains("\n0 of 1 are worse"), "{text}");
+    }
+}
+
+#[test]
+fn without_an_earlier_build_there_is_no_table() {
+    let mut found = experiment(&[[100.0, 150.0, 120.0]], WORDS);
+    found.figures[0].series.retain(|series| !series.name.ends_with(BEFORE));
+    assert_eq!(builds::markdown(&results(found)), "");
 }
 
 #[test]
