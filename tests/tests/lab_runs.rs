@@ -44,22 +44,15 @@ fn eventually_falls(lab: &Lab, words: &str, figure: (&str, &str), names: &[Strin
 #[test]
 fn parameters_have_their_effect() {
     let Some(lab) = Lab::with_rights() else { return };
-    let words = "rtt --gateways 0,2,4 --power 10,100 --load receiver=1,4 --rounds 4 --count 500 \
-                 --length 64";
+    let words = "rtt --power 10,100 --load receiver=1,4 --rounds 4 --count 500 --length 64";
     let results = eventually_has(
         &lab,
         words,
         &[
-            ("median-by-gateways", |growth| growth > 1.0),
             ("mean-by-power", |growth| growth < 1.0),
             ("mean-by-load-of-receiver", |growth| growth > 0.9),
         ],
     );
-    let rtt = &results["experiments"][0];
-    assert!(rtt["findings"][0].as_str().is_some_and(|it| it.contains("for each gateway")), "{rtt}");
-    let relative = figure(&results, "rtt", "mean-by-gateways-relative");
-    assert_eq!(series(relative, "paper 4: 1 KiB")["reference"], true);
-    assert!(series(relative, "Linux")["reference"].is_null());
     let calibration = results["machine"]["calibration"].as_array().expect("a calibration");
     let names: Vec<&str> = calibration.iter().filter_map(|it| it["name"].as_str()).collect();
     for name in
@@ -67,6 +60,20 @@ fn parameters_have_their_effect() {
     {
         assert!(names.contains(&name), "{name} is not in {names:?}");
     }
+}
+
+/// Four gateways add some 4 µs. On a busy machine a server spins in some samples and sleeps in
+/// others, which makes 20 µs, so this needs more rounds than other parameters.
+#[test]
+fn gateways_slow_in_most_rounds() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let words = "rtt --gateways 0,2,4 --rounds 12 --count 500 --length 64";
+    let results = eventually_has(&lab, words, &[("median-by-gateways", |growth| growth > 1.0)]);
+    let rtt = &results["experiments"][0];
+    assert!(rtt["findings"][0].as_str().is_some_and(|it| it.contains("for each gateway")), "{rtt}");
+    let relative = figure(&results, "rtt", "mean-by-gateways-relative");
+    assert_eq!(series(relative, "paper 4: 1 KiB")["reference"], true);
+    assert!(series(relative, "Linux")["reference"].is_null());
 }
 
 #[test]
