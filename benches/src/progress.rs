@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How many steps are done, and how long the rest may take.
+/// A run of steps that take about the same time.
 pub(crate) struct Progress {
-    began: Instant,
+    shown: LabProgress,
     done: usize,
     steps: usize,
 }
@@ -14,17 +14,25 @@ pub(crate) struct Progress {
 impl Progress {
     /// Begins.
     pub(crate) fn new(steps: usize) -> Self {
-        Self { began: Instant::now(), done: 0, steps }
+        Self { shown: LabProgress::new(), done: 0, steps: steps.max(1) }
     }
 
     /// Names the step that begins.
     pub(crate) fn say(&mut self, what: &str) {
-        let part = self.done as f64 / self.steps as f64;
-        let seconds = self.began.elapsed().as_secs_f64();
-        let left = if self.done > 10 { seconds / part - seconds } else { f64::NAN };
-        let (percent, left) = (part * 100.0, left.max(0.0));
-        eprintln!("{percent:3.0} %, {seconds:.0} s, about {left:.0} s to go: {what}");
+        self.shown.show(self.done as f64 / self.steps as f64, what);
+        self.shown.round(what);
         self.done += 1;
+    }
+
+    /// A line of its own.
+    pub(crate) fn line(&self, text: &str) {
+        self.shown.line(text);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.shown.end();
     }
 }
 

@@ -19,6 +19,7 @@ mod measure;
 mod peers;
 mod plan;
 mod ready;
+mod record;
 mod row;
 mod table;
 mod transfer;
@@ -40,6 +41,7 @@ pub(crate) use self::in_memory::ReadyMemory;
 pub(crate) use self::plan::Access;
 use self::plan::{StoragePath, TRANSPORTS};
 pub(crate) use self::ready::ReadyTransport;
+use self::record::StorageRecord;
 pub(crate) use self::row::StorageRow;
 pub(crate) use self::transfer::{RecordedTransport, Transfer};
 use crate::described;
@@ -92,22 +94,44 @@ fn measured(args: &StorageArgs) -> Result<StorageFound> {
         ..StorageFound::default()
     };
     let mut number = 0;
+    let mut record = StorageRecord::new(measurements(args)?);
     if args.only.contains(&StoragePart::Aead) {
-        args.say("sealing by the size of a record");
+        record.progress.say("sealing by the size of a record");
         found.aead = aead::measure(args.rounds())?;
     }
     if args.only.contains(&StoragePart::Transports) {
         for path in args.paths() {
-            transports(args, path, &mut number, &mut found)?;
+            transports(args, path, &mut number, (&mut record, &mut found.skipped))?;
         }
     }
     if args.only.contains(&StoragePart::Peers) {
-        peers::run(args, number + 1, &mut found.rows)?;
+        peers::run(args, number + 1, &mut record)?;
     }
     if args.only.contains(&StoragePart::Blocks) {
-        above_tcp::run(args, number + 3, &mut found.rows)?;
+        above_tcp::run(args, number + 3, &mut record)?;
     }
+    found.rows = record.rows;
     Ok(found)
+}
+
+/// How many measurements the arguments ask for. A peer that is missing makes them fewer.
+///
+/// # Errors
+/// A transport that there is not.
+fn measurements(args: &StorageArgs) -> Result<usize> {
+    let mut set_ups = 0;
+    for path in args.paths() {
+        set_ups += args.transports(path)?.len() * args.back_ends(path).len();
+    }
+    let parts = [
+        (StoragePart::Transports, set_ups * args.requests().len()),
+        (StoragePart::Peers, peers::measurements()),
+        (StoragePart::Blocks, above_tcp::measurements(args)),
+    ];
+    let wanted = parts.iter().filter(|(part, _)| args.only.contains(part));
+    let of_a_round: usize = wanted.map(|(_, count)| count).sum();
+    let aead = usize::from(args.only.contains(&StoragePart::Aead));
+    Ok(aead + args.rounds() as usize * of_a_round)
 }
 
 /// All transports of one path, in turn.
@@ -115,13 +139,13 @@ fn transports(
     args: &StorageArgs,
     path: StoragePath,
     number: &mut usize,
-    found: &mut StorageFound,
+    (record, skipped): (&mut StorageRecord, &mut Vec<String>),
 ) -> Result<()> {
     let back_ends = args.back_ends(path);
     let mut ready = Vec::new();
     for transport in args.transports(path)? {
         *number += 1;
-        if found.skipped.iter().any(|skipped| skipped.starts_with(transport.name)) {
+        if skipped.iter().any(|skipped| skipped.starts_with(transport.name)) {
             continue;
         }
         let made = ReadyTransport::new(&args.tasuki, *number, path, transport, &back_ends);
@@ -130,8 +154,9 @@ fn transports(
             // Without the first nothing can be measured.
             Err(error) if transport.name == TRANSPORTS[0].name => return Err(error),
             Err(error) => {
-                eprintln!("SKIP {}: this build does not serve it: {error:#}", transport.name);
-                found.skipped.push(format!("{}: {error:#}", transport.name));
+                let why = "this build does not serve it";
+                record.progress.line(&format!("SKIP {}: {why}: {error:#}", transport.name));
+                skipped.push(format!("{}: {error:#}", transport.name));
             }
         }
     }
@@ -143,8 +168,9 @@ fn transports(
                 for one in (0..last).map(turn).map(|at| &ready[at]) {
                     let (title, back, column) = (requests.title(), back_end.name(), one.name());
                     let round_of = format!("round {} of {}", round + 1, args.rounds());
-                    args.say(&format!("{}, {back}, {title}, {column}: {round_of}", path.title()));
-                    found.rows.push(one.measure(back_end, requests, round, args.seconds())?);
+                    let what = format!("{}, {back}, {title}, {column}: {round_of}", path.title());
+                    record.progress.say(&what);
+                    record.rows.push(one.measure(back_end, requests, round, args.seconds())?);
                 }
             }
         }
@@ -182,4 +208,35 @@ fn tables(found: &StorageFound, is_brief: bool) -> String {
         text += &format!("\n## {title}\n{part}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        args: StorageArgs,
+    }
+
+    fn of(words: &str) -> StorageArgs {
+        Words::parse_from(["storage"].into_iter().chain(words.split_whitespace())).args
+    }
+
+    fn count(words: &str) -> Result<usize> {
+        measurements(&of(words))
+    }
+
+    #[test]
+    fn measurements_are_counted_before_any_is_made() {
+        assert_eq!(count("--only aead").unwrap(), 1);
+        let two = "--only transports --path wire,tap --back-end null --transport tls --rounds 5";
+        assert_eq!(count(two).unwrap(), 2 * 5 * of("").requests().len());
+        assert_eq!(count("--only aead,blocks --quick --rounds 2").unwrap(), 1 + 2 * 4 * 3);
+        // Also where no transport is measured.
+        assert!(count("--only aead --transport ipsec").is_err());
+    }
 }

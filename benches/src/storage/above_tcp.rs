@@ -14,6 +14,7 @@ use super::blocks::BlockCipher;
 use super::chart::{Chart, ChartLine};
 use super::measure::{Counted, Place, disk_bench, measure};
 use super::plan::{Access, BackEnd, Requests, StorageLink, StoragePath, TRANSPORTS};
+use super::record::StorageRecord;
 use super::row::StorageRow;
 use super::world::{StorageSide, StorageWorld, TARGET};
 use crate::median::median;
@@ -43,6 +44,11 @@ fn requests(args: &StorageArgs) -> Vec<Requests> {
     let mut all: Vec<Requests> = depths.flat_map(one).collect();
     all.retain(|it| args.wants(*it));
     all
+}
+
+/// How many measurements a round has.
+pub(super) fn measurements(args: &StorageArgs) -> usize {
+    requests(args).len() * ReadyBlocks::NAMES.len()
 }
 
 /// One of the three set-ups.
@@ -132,7 +138,7 @@ impl ReadyBlocks {
 }
 
 /// Measures all of them, over a wire with 1 ms in each direction or the path that is asked for.
-pub(super) fn run(args: &StorageArgs, number: usize, rows: &mut Vec<StorageRow>) -> Result<()> {
+pub(super) fn run(args: &StorageArgs, number: usize, record: &mut StorageRecord) -> Result<()> {
     let path = args.path.first().copied().unwrap_or(StoragePath::WireOne);
     let esp = TRANSPORTS.iter().find(|transport| transport.name == "esp-3des");
     let esp = esp.context("ESP with triple DES")?;
@@ -152,8 +158,9 @@ pub(super) fn run(args: &StorageArgs, number: usize, rows: &mut Vec<StorageRow>)
                 order.reverse();
             }
             for column in order {
-                args.say(&format!("blocks, {}, {}", requests.title(), column.name));
-                rows.push(column.measure(requests, round, seconds)?);
+                let what = format!("blocks, {}, {}", requests.title(), column.name);
+                record.progress.say(&what);
+                record.rows.push(column.measure(requests, round, seconds)?);
             }
         }
     }

@@ -94,10 +94,6 @@ impl StorageArgs {
         self.seconds.unwrap_or(if self.quick { 0.5 } else { 0.8 })
     }
 
-    pub(super) fn say(&self, what: &str) {
-        eprintln!("storage: {what}");
-    }
-
     pub(super) fn paths(&self) -> Vec<StoragePath> {
         use StoragePath::{Tap, TapOff, Wire, WireOne, WireTen, WireTenth};
         let all = if self.quick {

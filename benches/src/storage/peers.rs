@@ -11,7 +11,7 @@ use super::args::StorageArgs;
 use super::bench_server::BenchServer;
 use super::measure::{Counted, Parse, Place, disk_bench, disk_bench_words, iscsi_perf, measure};
 use super::plan::{Access, BackEnd, Requests, StoragePath, TRANSPORTS};
-use super::row::StorageRow;
+use super::record::StorageRecord;
 use super::world::{StorageSide, StorageWorld, TARGET, Tgt};
 
 /// Columns of the rows.
@@ -35,25 +35,33 @@ fn requests() -> [Requests; 3] {
     [one(Access::RandRead, 4096, 32), one(Access::RandRead, 4096, 1), one(Access::Read, 1 << 20, 8)]
 }
 
+/// How many measurements a round has: four runs against tgt and two against libiscsi, with two
+/// back ends, and a pair of depth 1.
+pub(super) fn measurements() -> usize {
+    requests().len() * (4 + 2) * 2 + 1
+}
+
 /// Measures all of them. Rows of a peer that is not installed are left out.
-pub(super) fn run(args: &StorageArgs, number: usize, rows: &mut Vec<StorageRow>) -> Result<()> {
+pub(super) fn run(args: &StorageArgs, number: usize, record: &mut StorageRecord) -> Result<()> {
     let plain = &TRANSPORTS[0];
     let back_ends = [BackEnd::Null, BackEnd::Memory];
     if let Some(missing) = missing(&["tgtd", "tgtadm", "iscsi-perf"]) {
-        eprintln!("SKIP tgt: {missing} is not installed: get tgt and libiscsi-bin");
+        let get = "is not installed: get tgt and libiscsi-bin";
+        record.progress.line(&format!("SKIP tgt: {missing} {get}"));
     } else {
         let world = StorageWorld::new(&args.tasuki, number, StoragePath::Tap, plain, &back_ends)?;
         world.fill()?;
-        targets(args, &world, rows)?;
+        targets(args, &world, record)?;
     }
     let world = StorageWorld::new(&args.tasuki, number + 1, StoragePath::Wire, plain, &back_ends)?;
     world.fill()?;
     if let Some(missing) = missing(&["iscsi-perf"]) {
-        eprintln!("SKIP libiscsi: {missing} is not installed: get libiscsi-bin");
+        let get = "is not installed: get libiscsi-bin";
+        record.progress.line(&format!("SKIP libiscsi: {missing} {get}"));
     } else {
-        initiators(args, &world, rows)?;
+        initiators(args, &world, record)?;
     }
-    echoes(args, &world, rows)
+    echoes(args, &world, record)
 }
 
 fn missing(programs: &[&'static str]) -> Option<&'static str> {
@@ -64,7 +72,7 @@ fn missing(programs: &[&'static str]) -> Option<&'static str> {
 }
 
 /// The same initiator, our target or tgt.
-fn targets(args: &StorageArgs, world: &StorageWorld, rows: &mut Vec<StorageRow>) -> Result<()> {
+fn targets(args: &StorageArgs, world: &StorageWorld, record: &mut StorageRecord) -> Result<()> {
     let tgt = Tgt::new(world)?;
     let ours = Counted { target: world.processes(StorageSide::Target)?, initiator: Vec::new() };
     let theirs = Counted { target: vec![tgt.process()], initiator: Vec::new() };
@@ -81,13 +89,13 @@ fn targets(args: &StorageArgs, world: &StorageWorld, rows: &mut Vec<StorageRow>)
             Run { column: OURS_BY_OURS, url: &our_url, counted: &ours_both, perf: false },
             Run { column: TGT_BY_OURS, url: &tgt_url, counted: &theirs_ours, perf: false },
         ];
-        paired(args, world, back_end, &runs, false, rows)?;
+        paired(args, world, back_end, &runs, false, record)?;
     }
     Ok(())
 }
 
 /// Our initiator, or libiscsi's by the preloaded library, on one instance.
-fn initiators(args: &StorageArgs, world: &StorageWorld, rows: &mut Vec<StorageRow>) -> Result<()> {
+fn initiators(args: &StorageArgs, world: &StorageWorld, record: &mut StorageRecord) -> Result<()> {
     let counted = Counted {
         target: world.processes(StorageSide::Target)?,
         initiator: world.processes(StorageSide::Initiator)?,
@@ -98,7 +106,7 @@ fn initiators(args: &StorageArgs, world: &StorageWorld, rows: &mut Vec<StorageRo
             Run { column: WIRE_OURS, url: &url, counted: &counted, perf: false },
             Run { column: WIRE_PERF, url: &url, counted: &counted, perf: true },
         ];
-        paired(args, world, back_end, &runs, true, rows)?;
+        paired(args, world, back_end, &runs, true, record)?;
     }
     Ok(())
 }
@@ -119,7 +127,7 @@ fn paired(
     back_end: BackEnd,
     runs: &[Run<'_>],
     on_instance: bool,
-    rows: &mut Vec<StorageRow>,
+    record: &mut StorageRecord,
 ) -> Result<()> {
     for requests in requests() {
         for round in 0..args.rounds() {
@@ -128,7 +136,8 @@ fn paired(
                 order.reverse();
             }
             for run in order {
-                args.say(&format!("{}, {}, {}", requests.title(), back_end.name(), run.column));
+                let what = format!("{}, {}, {}", requests.title(), back_end.name(), run.column);
+                record.progress.say(&what);
                 let place = Place { column: run.column, back_end, requests, round };
                 // iscsi-perf takes whole seconds, and needs two of them for an average.
                 let seconds = if run.perf { args.seconds().ceil() + 1.0 } else { args.seconds() };
@@ -142,7 +151,7 @@ fn paired(
                 } else {
                     (world.disk_bench(run.url, &disk_bench_words(requests, seconds)), disk_bench)
                 };
-                rows.push(measure(world, &place, run.counted, command, (seconds, parse))?);
+                record.rows.push(measure(world, &place, run.counted, command, (seconds, parse))?);
             }
         }
     }
@@ -162,7 +171,7 @@ fn perf_words(requests: Requests, url: &str, seconds: f64) -> Vec<String> {
 }
 
 /// Depth 1 of a null unit, and a TCP round trip in turn with it.
-fn echoes(args: &StorageArgs, world: &StorageWorld, rows: &mut Vec<StorageRow>) -> Result<()> {
+fn echoes(args: &StorageArgs, world: &StorageWorld, record: &mut StorageRecord) -> Result<()> {
     let counted = Counted {
         target: world.processes(StorageSide::Target)?,
         initiator: world.processes(StorageSide::Initiator)?,
@@ -173,15 +182,15 @@ fn echoes(args: &StorageArgs, world: &StorageWorld, rows: &mut Vec<StorageRow>) 
     let me = std::env::current_exe()?.to_string_lossy().into_owned();
     let to = format!("{TARGET}:{PORT}");
     for round in 0..args.rounds() {
-        args.say("depth 1 beside a TCP round trip");
+        record.progress.say("depth 1 beside a TCP round trip");
         let words = disk_bench_words(requests, args.seconds());
         let read = world.disk_bench(&world.url(BackEnd::Null), &words);
         let place = Place { column: DEPTH_ONE, back_end: BackEnd::Null, requests, round };
-        rows.push(measure(world, &place, &counted, read, (args.seconds(), disk_bench))?);
+        record.rows.push(measure(world, &place, &counted, read, (args.seconds(), disk_bench))?);
         let words = [&*me, "client", "--connect", &to, "--test", "rtt", "--size", "48"];
         let echo = world.on_instance(StorageSide::Initiator, &words);
         let place = Place { column: ECHO, back_end: BackEnd::Null, requests, round };
-        rows.push(measure(world, &place, &counted, echo, (args.seconds(), echo_reading))?);
+        record.rows.push(measure(world, &place, &counted, echo, (args.seconds(), echo_reading))?);
     }
     Ok(())
 }

@@ -1,0 +1,17 @@
+//! Rows as they are measured, and how far the run is.
+
+use super::row::StorageRow;
+use crate::progress::Progress;
+
+/// See the module.
+pub(super) struct StorageRecord {
+    pub(super) rows: Vec<StorageRow>,
+    pub(super) progress: Progress,
+}
+
+impl StorageRecord {
+    /// Begins a run of so many measurements.
+    pub(super) fn new(measurements: usize) -> Self {
+        Self { rows: Vec::new(), progress: Progress::new(measurements) }
+    }
+}
