@@ -185,7 +185,8 @@ fn an_encrypted_disk_is_served_in_plain() {
 
     std::fs::write(&key, b"wrong horse").unwrap();
     let parameters = [&*unit, "net=far", "luks=true", "key-file=key"];
-    let said = Running::start(world.nbdkit("keys", &["-f", "-U", "-"], &parameters)).finish();
+    let options = ["-f", "-U", &world.file("unused.sock")];
+    let said = Running::start(world.nbdkit("keys", &options, &parameters)).finish();
     let said = said.code(1);
     assert!(said.stderr.contains("the passphrase opens no key slot"), "{said}");
     world.end();
@@ -200,6 +201,8 @@ fn what_is_wrong_is_said_at_the_start() {
     let other = unit.replace("disks/0", "other/0");
     let (no_lun, no_portal) = (unit.replace("/0", "/9"), unit.replace(".2/", ".2:9/"));
     let plain = unit.replace("+sealed", "");
+    // With `-U -` nbdkit makes a folder in /tmp, and leaves it behind after an error.
+    let options = ["-U", &world.file("unused.sock")];
     let unreadable = world.path("key");
     std::fs::write(&unreadable, "x").unwrap();
     for (keys, parameters, sentence) in [
@@ -217,7 +220,7 @@ fn what_is_wrong_is_said_at_the_start() {
         ("keys", &[&unit, "net=far", "key=key"], "chmod 600 key"),
         ("keys", &[&unit, "net=far", "luks=true", "key-file=none"], "cannot read the key file"),
     ] {
-        let said = Running::start(world.nbdkit(keys, &["-U", "-"], parameters)).finish().code(1);
+        let said = Running::start(world.nbdkit(keys, &options, parameters)).finish().code(1);
         let errors: Vec<&str> =
             said.stderr.lines().filter(|line| line.contains("error:")).collect();
         assert!(errors.len() == 1 && errors[0].contains(sentence), "{sentence}: {said}");
