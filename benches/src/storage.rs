@@ -47,7 +47,7 @@ pub(crate) use self::transfer::{RecordedTransport, Transfer};
 use crate::described;
 
 /// All figures.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct StorageFound {
     machine: String,
     tasuki: String,
@@ -88,20 +88,16 @@ fn measured(args: &StorageArgs) -> Result<StorageFound> {
     ensure!(tasuki.exists(), "{} is not there: `make build` makes it", tasuki.display());
     ensure!(rustix::process::geteuid().is_root(), "it makes network namespaces: run it as root");
     ensure!(!args.requests().is_empty(), "no requests have such a title: see docs/performance.md");
-    let mut found = StorageFound {
-        machine: described::machine(),
-        tasuki: described::tasuki(tasuki)?,
-        ..StorageFound::default()
-    };
-    let mut number = 0;
-    let mut record = StorageRecord::new(measurements(args)?);
+    let (machine, tasuki) = (described::machine(), described::tasuki(tasuki)?);
+    let (mut number, mut aead) = (0, Vec::new());
+    let mut record = StorageRecord::new(args.measurements()?);
     if args.only.contains(&StoragePart::Aead) {
         record.progress.say("sealing by the size of a record");
-        found.aead = aead::measure(args.rounds())?;
+        aead = aead::measure(args.rounds())?;
     }
     if args.only.contains(&StoragePart::Transports) {
         for path in args.paths() {
-            transports(args, path, &mut number, (&mut record, &mut found.skipped))?;
+            transports(args, path, &mut number, &mut record)?;
         }
     }
     if args.only.contains(&StoragePart::Peers) {
@@ -110,28 +106,8 @@ fn measured(args: &StorageArgs) -> Result<StorageFound> {
     if args.only.contains(&StoragePart::Blocks) {
         above_tcp::run(args, number + 3, &mut record)?;
     }
-    found.rows = record.rows;
-    Ok(found)
-}
-
-/// How many measurements the arguments ask for. A peer that is missing makes them fewer.
-///
-/// # Errors
-/// A transport that there is not.
-fn measurements(args: &StorageArgs) -> Result<usize> {
-    let mut set_ups = 0;
-    for path in args.paths() {
-        set_ups += args.transports(path)?.len() * args.back_ends(path).len();
-    }
-    let parts = [
-        (StoragePart::Transports, set_ups * args.requests().len()),
-        (StoragePart::Peers, peers::measurements()),
-        (StoragePart::Blocks, above_tcp::measurements(args)),
-    ];
-    let wanted = parts.iter().filter(|(part, _)| args.only.contains(part));
-    let of_a_round: usize = wanted.map(|(_, count)| count).sum();
-    let aead = usize::from(args.only.contains(&StoragePart::Aead));
-    Ok(aead + args.rounds() as usize * of_a_round)
+    let StorageRecord { rows, skipped, .. } = record;
+    Ok(StorageFound { machine, tasuki, rows, aead, skipped })
 }
 
 /// All transports of one path, in turn.
@@ -139,13 +115,13 @@ fn transports(
     args: &StorageArgs,
     path: StoragePath,
     number: &mut usize,
-    (record, skipped): (&mut StorageRecord, &mut Vec<String>),
+    record: &mut StorageRecord,
 ) -> Result<()> {
     let back_ends = args.back_ends(path);
     let mut ready = Vec::new();
     for transport in args.transports(path)? {
         *number += 1;
-        if skipped.iter().any(|skipped| skipped.starts_with(transport.name)) {
+        if record.skipped.iter().any(|skipped| skipped.starts_with(transport.name)) {
             continue;
         }
         let made = ReadyTransport::new(&args.tasuki, *number, path, transport, &back_ends);
@@ -154,9 +130,9 @@ fn transports(
             // Without the first nothing can be measured.
             Err(error) if transport.name == TRANSPORTS[0].name => return Err(error),
             Err(error) => {
-                let why = "this build does not serve it";
-                record.progress.line(&format!("SKIP {}: {why}: {error:#}", transport.name));
-                skipped.push(format!("{}: {error:#}", transport.name));
+                record
+                    .skip(&format!("{}: this build does not serve it: {error:#}", transport.name));
+                record.skipped.push(format!("{}: {error:#}", transport.name));
             }
         }
     }
@@ -208,35 +184,4 @@ fn tables(found: &StorageFound, is_brief: bool) -> String {
         text += &format!("\n## {title}\n{part}");
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Words {
-        #[command(flatten)]
-        args: StorageArgs,
-    }
-
-    fn of(words: &str) -> StorageArgs {
-        Words::parse_from(["storage"].into_iter().chain(words.split_whitespace())).args
-    }
-
-    fn count(words: &str) -> Result<usize> {
-        measurements(&of(words))
-    }
-
-    #[test]
-    fn measurements_are_counted_before_any_is_made() {
-        assert_eq!(count("--only aead").unwrap(), 1);
-        let two = "--only transports --path wire,tap --back-end null --transport tls --rounds 5";
-        assert_eq!(count(two).unwrap(), 2 * 5 * of("").requests().len());
-        assert_eq!(count("--only aead,blocks --quick --rounds 2").unwrap(), 1 + 2 * 4 * 3);
-        // Also where no transport is measured.
-        assert!(count("--only aead --transport ipsec").is_err());
-    }
 }

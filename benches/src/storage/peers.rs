@@ -46,8 +46,7 @@ pub(super) fn run(args: &StorageArgs, number: usize, record: &mut StorageRecord)
     let plain = &TRANSPORTS[0];
     let back_ends = [BackEnd::Null, BackEnd::Memory];
     if let Some(missing) = missing(&["tgtd", "tgtadm", "iscsi-perf"]) {
-        let get = "is not installed: get tgt and libiscsi-bin";
-        record.progress.line(&format!("SKIP tgt: {missing} {get}"));
+        record.skip(&format!("tgt: {missing} is not installed: get tgt and libiscsi-bin"));
     } else {
         let world = StorageWorld::new(&args.tasuki, number, StoragePath::Tap, plain, &back_ends)?;
         world.fill()?;
@@ -56,8 +55,7 @@ pub(super) fn run(args: &StorageArgs, number: usize, record: &mut StorageRecord)
     let world = StorageWorld::new(&args.tasuki, number + 1, StoragePath::Wire, plain, &back_ends)?;
     world.fill()?;
     if let Some(missing) = missing(&["iscsi-perf"]) {
-        let get = "is not installed: get libiscsi-bin";
-        record.progress.line(&format!("SKIP libiscsi: {missing} {get}"));
+        record.skip(&format!("libiscsi: {missing} is not installed: get libiscsi-bin"));
     } else {
         initiators(args, &world, record)?;
     }
