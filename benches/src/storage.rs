@@ -90,7 +90,7 @@ fn measured(args: &StorageArgs) -> Result<StorageFound> {
     ensure!(!args.requests().is_empty(), "no requests have such a title: see docs/performance.md");
     let (machine, tasuki) = (described::machine(), described::tasuki(tasuki)?);
     let (mut number, mut aead) = (0, Vec::new());
-    let mut record = StorageRecord::new(args.measurements()?);
+    let mut record = StorageRecord::new(measurements(args)?);
     if args.only.contains(&StoragePart::Aead) {
         record.progress.say("sealing by the size of a record");
         aead = aead::measure(args.rounds())?;
@@ -108,6 +108,26 @@ fn measured(args: &StorageArgs) -> Result<StorageFound> {
     }
     let StorageRecord { rows, skipped, .. } = record;
     Ok(StorageFound { machine, tasuki, rows, aead, skipped })
+}
+
+/// How many measurements the arguments ask for. A peer that is missing makes them fewer.
+///
+/// # Errors
+/// A transport that there is not.
+fn measurements(args: &StorageArgs) -> Result<usize> {
+    let mut set_ups = 0;
+    for path in args.paths() {
+        set_ups += args.transports(path)?.len() * args.back_ends(path).len();
+    }
+    let parts = [
+        (StoragePart::Transports, set_ups * args.requests().len()),
+        (StoragePart::Peers, peers::measurements()),
+        (StoragePart::Blocks, above_tcp::measurements(args)),
+    ];
+    let wanted = parts.iter().filter(|(part, _)| args.only.contains(part));
+    let of_a_round: usize = wanted.map(|(_, count)| count).sum();
+    let aead = usize::from(args.only.contains(&StoragePart::Aead));
+    Ok(aead + args.rounds() as usize * of_a_round)
 }
 
 /// All transports of one path, in turn.
@@ -184,4 +204,21 @@ fn tables(found: &StorageFound, is_brief: bool) -> String {
         text += &format!("\n## {title}\n{part}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::args::tests::of;
+    use super::*;
+
+    #[test]
+    fn measurements_are_counted_before_any_is_made() {
+        let count = |words: &str| measurements(&of(words));
+        assert_eq!(count("--only aead").unwrap(), 1);
+        let two = "--only transports --path wire,tap --back-end null --transport tls --rounds 5";
+        assert_eq!(count(two).unwrap(), 2 * 5 * of("").requests().len());
+        assert_eq!(count("--only aead,blocks --quick --rounds 2").unwrap(), 1 + 2 * 4 * 3);
+        // Also where no transport is measured.
+        assert!(count("--only aead --transport ipsec").is_err());
+    }
 }

@@ -79,8 +79,8 @@ fn gateways_slow_in_most_rounds() {
 #[test]
 fn a_network_load_slows_and_a_distribution_is_whole() {
     let Some(lab) = Lab::with_rights() else { return };
-    // At 80 % there is hardly a queue, and other datagrams keep processors awake: where a halted one
-    // wakes up slowly, they may even shorten a round trip.
+    // At 80 % there is hardly a queue, and other datagrams keep processors awake. Where a halted
+    // processor wakes up slowly, they may even shorten a round trip.
     let words = "rtt --network-load 0,100 --length 64,4096 --rounds 4 --count 200";
     let results = eventually_has(&lab, words, &[("mean-by-network-load", |growth| growth > 1.0)]);
     for name in ["Linux", mode()] {

@@ -6,7 +6,6 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use super::plan::{BackEnd, Requests, StoragePath, TRANSPORTS, Transport};
-use super::{above_tcp, peers};
 
 /// A transport that is bound by its cipher on every path.
 const SLOW: &str = "esp-3des";
@@ -129,26 +128,6 @@ impl StorageArgs {
         Ok(TRANSPORTS.iter().filter(wanted).collect())
     }
 
-    /// How many measurements these arguments ask for. A peer that is missing makes them fewer.
-    ///
-    /// # Errors
-    /// A transport that there is not.
-    pub(super) fn measurements(&self) -> Result<usize> {
-        let mut set_ups = 0;
-        for path in self.paths() {
-            set_ups += self.transports(path)?.len() * self.back_ends(path).len();
-        }
-        let parts = [
-            (StoragePart::Transports, set_ups * self.requests().len()),
-            (StoragePart::Peers, peers::measurements()),
-            (StoragePart::Blocks, above_tcp::measurements(self)),
-        ];
-        let wanted = parts.iter().filter(|(part, _)| self.only.contains(part));
-        let of_a_round: usize = wanted.map(|(_, count)| count).sum();
-        let aead = usize::from(self.only.contains(&StoragePart::Aead));
-        Ok(aead + self.rounds() as usize * of_a_round)
-    }
-
     pub(super) fn requests(&self) -> Vec<Requests> {
         let mut all = Requests::all(self.quick);
         all.retain(|it| self.wants(*it));
@@ -163,7 +142,7 @@ impl StorageArgs {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use clap::Parser;
 
     use super::*;
@@ -174,7 +153,8 @@ mod tests {
         args: StorageArgs,
     }
 
-    fn of(words: &str) -> StorageArgs {
+    /// The arguments behind `storage`.
+    pub(in super::super) fn of(words: &str) -> StorageArgs {
         Words::parse_from(["storage"].into_iter().chain(words.split_whitespace())).args
     }
 
@@ -195,16 +175,5 @@ mod tests {
         assert_eq!(names(&of("--transport esp-3des,tls"), WireTen), ["tls", SLOW]);
         let wrong = of("--transport ipsec").transports(Wire).unwrap_err().to_string();
         assert!(wrong.contains("`ipsec`") && wrong.contains("plain, tls, sealed"), "{wrong}");
-    }
-
-    #[test]
-    fn measurements_are_counted_before_any_is_made() {
-        let count = |words: &str| of(words).measurements();
-        assert_eq!(count("--only aead").unwrap(), 1);
-        let two = "--only transports --path wire,tap --back-end null --transport tls --rounds 5";
-        assert_eq!(count(two).unwrap(), 2 * 5 * of("").requests().len());
-        assert_eq!(count("--only aead,blocks --quick --rounds 2").unwrap(), 1 + 2 * 4 * 3);
-        // Also where no transport is measured.
-        assert!(count("--only aead --transport ipsec").is_err());
     }
 }
