@@ -17,12 +17,14 @@ use anyhow::{Context as _, Result, ensure};
 use crate::setup::Role;
 use crate::shell::sh;
 
-/// See the module. A drop ends both instances.
+/// See the module. A drop ends both instances and removes the bridge.
 pub(crate) struct BridgedPair {
     tasuki: PathBuf,
     /// Names of the instances of server and client.
     names: [String; 2],
     server: String,
+    namespace: String,
+    bridge: String,
 }
 
 /// Where a pair is, and what it is called.
@@ -47,8 +49,9 @@ impl BridgedPair {
         let PairPlace { namespace, tag, network } = place;
         let names = ["s", "c"].map(|end| format!("{tag}-{mode}-{end}"));
         let server = format!("{network}.2");
-        let pair = Self { tasuki: tasuki.to_owned(), names, server };
-        let bridge = format!("br-{mode}");
+        let (namespace, bridge) = ((*namespace).to_owned(), format!("br-{mode}"));
+        let pair = Self { tasuki: tasuki.to_owned(), names, server, namespace, bridge };
+        let Self { namespace, bridge, .. } = &pair;
         sh(&format!("ip -n {namespace} link add {bridge} type bridge"))?;
         sh(&format!("ip -n {namespace} link set {bridge} up"))?;
         for (at, mut command) in ends.into_iter().enumerate() {
@@ -86,5 +89,6 @@ impl Drop for BridgedPair {
             // It may have failed to start. What is left ends with the namespace.
             let _ = Command::new(&self.tasuki).args(["down", name]).output();
         }
+        let _ = sh(&format!("ip -n {} link del {}", self.namespace, self.bridge));
     }
 }

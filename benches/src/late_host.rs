@@ -46,6 +46,12 @@ impl LateHost {
         })
     }
 
+    /// Have they an instance of Tasuki that outlives a measurement?
+    pub(crate) fn has_lasting_instance(&self) -> bool {
+        self.role == Role::Server && self.setup.tasuki().is_some()
+            || self.setup.is_tasuki_at_both_ends()
+    }
+
     /// Removes them.
     pub(crate) fn remove(&mut self) {
         self.host = None;

@@ -96,8 +96,13 @@ impl LabExperiment for ComparedKind<'_> {
     }
 
     fn begin_round(&mut self, round: u32) {
-        if self.round.replace(round).is_some() {
-            self.members.iter_mut().for_each(|member| member.host.remove());
+        if self.round.replace(round).is_none() {
+            return;
+        }
+        let hosts = self.members.iter_mut().map(|member| &mut member.host);
+        match round.is_multiple_of(2) {
+            true => hosts.for_each(LateHost::remove),
+            false => hosts.rev().for_each(LateHost::remove),
         }
     }
 

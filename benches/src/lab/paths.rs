@@ -176,6 +176,12 @@ impl LabExperiment for BadPaths {
         self.setups.get(setup).is_some_and(|it| it.from.is_some() || it.to.is_some())
     }
 
+    fn begin_round(&mut self, round: u32) {
+        if round > 0 {
+            self.path.iter_mut().for_each(BadPath::renew);
+        }
+    }
+
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
         let (figure, setting) = self.at(point).context("a point")?;
         let this = self.setups.get(setup).context("a set-up")?.clone();

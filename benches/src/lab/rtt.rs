@@ -249,6 +249,12 @@ impl LabExperiment for Rtt {
         self.setups.get(setup).is_some_and(TripSetup::has_tasuki)
     }
 
+    fn begin_round(&mut self, round: u32) {
+        if round > 0 {
+            self.chains.values_mut().for_each(Chain::renew);
+        }
+    }
+
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
         let (sweep, place, setting) = self.at(point).context("a point")?;
         let setup = self.setups.get(setup).context("a set-up")?.clone();

@@ -178,6 +178,12 @@ impl LabExperiment for SendStages {
         matches!(self.setups.get(setup), Some(StageSetup::Mode(_)))
     }
 
+    fn begin_round(&mut self, round: u32) {
+        if round > 0 {
+            self.instances.fill_with(|| None);
+        }
+    }
+
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
         let size = *self.sizes.get(point).context("a size")?;
         let kind = *self.setups.get(setup).context("a set-up")?;

@@ -219,6 +219,12 @@ impl LabExperiment for DiskTransfers {
         true
     }
 
+    fn begin_round(&mut self, round: u32) {
+        if round > 0 {
+            self.ready.clear();
+        }
+    }
+
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
         let (at, setting) = self.at(point).context("a point")?;
         let series = (*self.names().get(setup).context("a set-up")?).to_owned();

@@ -221,6 +221,12 @@ impl LabExperiment for Streams {
         self.setups.get(setup).is_some_and(StreamSetup::has_tasuki)
     }
 
+    fn begin_round(&mut self, round: u32) {
+        if round > 0 {
+            self.setups.iter_mut().for_each(StreamSetup::renew);
+        }
+    }
+
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
         let Some(size) = self.sizes.get(point).copied() else {
             return self.measure_cell(point - self.sizes.len(), setup);

@@ -68,8 +68,11 @@ impl LabExperiment for TwoBuilds {
     }
 
     fn begin_round(&mut self, round: u32) {
-        self.new.begin_round(round);
-        self.before.begin_round(round);
+        let mut builds = [&mut self.new, &mut self.before];
+        if !round.is_multiple_of(2) {
+            builds.reverse();
+        }
+        builds.into_iter().for_each(|build| build.begin_round(round));
     }
 
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {

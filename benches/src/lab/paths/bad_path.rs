@@ -62,9 +62,15 @@ pub(super) struct BadPath {
     namespaces: [String; 4],
     programs: Programs,
     processors: [usize; 2],
-    /// A program at the receiving end, and its address.
-    receivers: BTreeMap<EndMode, (Child, String)>,
+    receivers: BTreeMap<EndMode, RunningReceiver>,
     _clean_up: CleanUp,
+}
+
+/// A program at the receiving end. A drop ends it.
+struct RunningReceiver {
+    program: Child,
+    mode: EndMode,
+    address: String,
 }
 
 /// The wire of one measurement. A drop cuts it.
@@ -127,15 +133,21 @@ impl BadPath {
         };
         command.arg(std::env::current_exe()?);
         command.args(["serve", "--bind", &format!("0.0.0.0:{PORT}")]);
-        let mut server = command.stdout(Stdio::piped()).spawn().context("starting a receiver")?;
-        let said = said_a_line(&mut server).context("the receiver");
-        self.receivers.insert(mode, (server, address));
+        let program = command.stdout(Stdio::piped()).spawn().context("starting a receiver")?;
+        let mut receiver = RunningReceiver { program, mode, address };
+        let said = said_a_line(&mut receiver.program).context("the receiver");
+        self.receivers.insert(mode, receiver);
         said
+    }
+
+    /// Ends the receivers on Tasuki. Others start when they are needed.
+    pub(super) fn renew(&mut self) {
+        self.receivers.retain(|mode, _| mode.is_none());
     }
 
     /// A program that sends from such an end to such another, with these words behind `client`.
     pub(super) fn sender(&self, from: EndMode, to: EndMode, words: &[String]) -> Result<Command> {
-        let (_, address) = self.receivers.get(&to).context("a receiver")?;
+        let RunningReceiver { address, .. } = self.receivers.get(&to).context("a receiver")?;
         let [first, forwarding, ..] = &self.namespaces;
         let mut command = bounded(None, self.processors[0]);
         command.args(["ip", "netns", "exec"]);
@@ -156,16 +168,15 @@ impl BadPath {
     }
 }
 
-impl Drop for BadPath {
+impl Drop for RunningReceiver {
     fn drop(&mut self) {
-        for (mode, (server, _)) in &mut self.receivers {
-            // It may be gone already. `tasuki run` ends its program and its servers on request.
-            let _ = match mode {
-                Some(_) => sh(&format!("kill {}", server.id())),
-                None => server.kill().map_err(Into::into),
-            };
-            let _ = server.wait();
-        }
+        let Self { program, mode, .. } = self;
+        // It may be gone already. `tasuki run` ends its program and its servers on request.
+        let _ = match mode {
+            Some(_) => sh(&format!("kill {}", program.id())),
+            None => program.kill().map_err(Into::into),
+        };
+        let _ = program.wait();
     }
 }
 

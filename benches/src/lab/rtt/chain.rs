@@ -88,9 +88,10 @@ pub(super) struct Chain {
     _clean_up: CleanUp,
 }
 
-/// A program that receives.
+/// A program that receives. A drop ends it.
 struct RunningReceiver {
     program: Child,
+    hosting: Hosting,
     address: String,
     /// Towards it, of the host before it.
     device: String,
@@ -111,6 +112,11 @@ impl Chain {
         let (programs, receivers) = (programs.clone(), BTreeMap::new());
         let has_peer_tap = false;
         Ok(Self { tag, namespaces, programs, processors, receivers, has_peer_tap, _clean_up })
+    }
+
+    /// Ends the receivers on Tasuki. Others start when they are needed.
+    pub(super) fn renew(&mut self) {
+        self.receivers.retain(|(hosting, _), _| !matches!(hosting, Hosting::Tasuki(_)));
     }
 
     /// How these ends meet.
@@ -180,8 +186,8 @@ impl Chain {
         command.args(["serve", "--bind", &format!("0.0.0.0:{PORT}")]);
         let program = command.stdout(Stdio::piped()).spawn().context("starting the receiver")?;
         let address = format!("{address}:{PORT}");
-        let running =
-            self.receivers.entry(key).or_insert(RunningReceiver { program, address, device, pair });
+        let running = RunningReceiver { program, hosting: ends.to, address, device, pair };
+        let running = self.receivers.entry(key).or_insert(running);
         let mut line = String::new();
         let output = running.program.stdout.as_mut().context("the receiver's output")?;
         BufReader::new(output).read_line(&mut line)?;
@@ -285,16 +291,15 @@ impl Chain {
     }
 }
 
-impl Drop for Chain {
+impl Drop for RunningReceiver {
     fn drop(&mut self) {
-        for ((hosting, _), RunningReceiver { program, .. }) in &mut self.receivers {
-            // It may have ended already. `tasuki run` ends its program and its servers on request.
-            let _ = match hosting {
-                Hosting::Kernel | Hosting::Peer(_) => program.kill().map_err(Into::into),
-                Hosting::Tasuki(_) => sh(&format!("kill {}", program.id())),
-            };
-            let _ = program.wait();
-        }
+        let Self { program, hosting, .. } = self;
+        // It may have ended already. `tasuki run` ends its program and its servers on request.
+        let _ = match hosting {
+            Hosting::Kernel | Hosting::Peer(_) => program.kill().map_err(Into::into),
+            Hosting::Tasuki(_) => sh(&format!("kill {}", program.id())),
+        };
+        let _ = program.wait();
     }
 }
 

@@ -76,6 +76,13 @@ impl StreamSetup {
         self.0.role() == Role::Client && !setup.is_tasuki_at_both_ends() && !setup.is_peer()
     }
 
+    /// Ends its instance, if that would outlive a round. Another one starts when it is measured.
+    pub(super) fn renew(&mut self) {
+        if self.0.has_lasting_instance() {
+            self.0.remove();
+        }
+    }
+
     /// Its hosts.
     ///
     /// # Errors
