@@ -57,3 +57,17 @@ impl LateHost {
         self.host = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instances_of_servers_and_of_both_ends_last() {
+        let lasts = |setup, role| LateHost::new(setup, role).has_lasting_instance();
+        assert!(lasts(Setup::Split, Role::Server));
+        assert!(lasts(Setup::BridgeFused, Role::Client));
+        assert!(!lasts(Setup::Split, Role::Client));
+        assert!(!lasts(Setup::LinuxOn, Role::Server));
+    }
+}

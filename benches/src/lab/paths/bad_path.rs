@@ -62,12 +62,12 @@ pub(super) struct BadPath {
     namespaces: [String; 4],
     programs: Programs,
     processors: [usize; 2],
-    receivers: BTreeMap<EndMode, RunningReceiver>,
+    receivers: BTreeMap<EndMode, PathReceiver>,
     _clean_up: CleanUp,
 }
 
 /// A program at the receiving end. A drop ends it.
-struct RunningReceiver {
+struct PathReceiver {
     program: Child,
     mode: EndMode,
     address: String,
@@ -134,7 +134,7 @@ impl BadPath {
         command.arg(std::env::current_exe()?);
         command.args(["serve", "--bind", &format!("0.0.0.0:{PORT}")]);
         let program = command.stdout(Stdio::piped()).spawn().context("starting a receiver")?;
-        let mut receiver = RunningReceiver { program, mode, address };
+        let mut receiver = PathReceiver { program, mode, address };
         let said = said_a_line(&mut receiver.program).context("the receiver");
         self.receivers.insert(mode, receiver);
         said
@@ -147,7 +147,7 @@ impl BadPath {
 
     /// A program that sends from such an end to such another, with these words behind `client`.
     pub(super) fn sender(&self, from: EndMode, to: EndMode, words: &[String]) -> Result<Command> {
-        let RunningReceiver { address, .. } = self.receivers.get(&to).context("a receiver")?;
+        let PathReceiver { address, .. } = self.receivers.get(&to).context("a receiver")?;
         let [first, forwarding, ..] = &self.namespaces;
         let mut command = bounded(None, self.processors[0]);
         command.args(["ip", "netns", "exec"]);
@@ -168,7 +168,7 @@ impl BadPath {
     }
 }
 
-impl Drop for RunningReceiver {
+impl Drop for PathReceiver {
     fn drop(&mut self) {
         let Self { program, mode, .. } = self;
         // It may be gone already. `tasuki run` ends its program and its servers on request.
