@@ -7,12 +7,12 @@
 //! ([`CleanUp`]).
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Read as _};
+use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 use user::exit::{Code, Failure};
 
@@ -20,6 +20,7 @@ use crate::args::Congestion;
 use crate::bridged::{BridgedPair, PairPlace};
 use crate::cleanup::CleanUp;
 use crate::described;
+use crate::running_server::RunningServer;
 use crate::setup::{Build, Device, Role, Setup, Tasuki};
 use crate::shell::sh;
 
@@ -43,8 +44,9 @@ pub(crate) struct Ends {
 
 /// A running server of measurements and how to start a client that reaches it.
 pub(crate) struct Host {
+    /// It ends before its namespace does.
+    _server: RunningServer,
     ends: Ends,
-    server: Child,
     congestion: Congestion,
 }
 
@@ -200,7 +202,7 @@ impl Ends {
 
     /// Is the server on Tasuki?
     pub(crate) fn serves_on_tasuki(&self) -> bool {
-        self.tasuki_at(Role::Server).is_some()
+        self.setup.serves_on_tasuki(self.role)
     }
 
     /// Words that put a program at one end, on the stack there. `limits` come first, such as those
@@ -289,8 +291,8 @@ impl Host {
             None => command.args(["--congestion", &congestion.congestion]),
             Some(tasuki) => command.args(tasuki.native.then_some("--native")),
         };
-        let server = start_server(command)?;
-        Ok(Self { ends, server, congestion: congestion.clone() })
+        let _server = RunningServer::start(command, ends.serves_on_tasuki())?;
+        Ok(Self { _server, ends, congestion: congestion.clone() })
     }
 
     /// The set-up of this host.
@@ -449,18 +451,6 @@ fn words(
     words
 }
 
-impl Drop for Host {
-    fn drop(&mut self) {
-        // It may be gone already. `tasuki run` ends its program and its servers on request.
-        if self.ends.serves_on_tasuki() {
-            let _ = sh(&format!("kill {}", self.server.id()));
-        } else {
-            let _ = self.server.kill();
-        }
-        let _ = self.server.wait();
-    }
-}
-
 /// A veth pair between the client's namespace and the server's.
 fn make_veth(setup: Setup, [a, b]: [&String; 2]) -> Result<()> {
     sh(&format!(
@@ -496,16 +486,4 @@ pub(crate) fn make_tap(namespace: &str) -> Result<()> {
         "{ip} tuntap add dev {PEER_TAP} mode tap && {ip} addr add 10.218.1.1/24 dev {PEER_TAP} && \
          {ip} link set {PEER_TAP} txqueuelen 16384 up"
     ))
-}
-
-/// Starts the server, and waits until it listens.
-fn start_server(mut command: Command) -> Result<Child> {
-    let server = command.stdout(Stdio::piped()).spawn();
-    let mut server = server.context("starting `ip netns exec`: is iproute2 installed?")?;
-    let mut line = String::new();
-    BufReader::new(server.stdout.take().context("the server's output")?).read_line(&mut line)?;
-    if line.is_empty() {
-        bail!("the benchmark's server did not start: {command:?}");
-    }
-    Ok(server)
 }

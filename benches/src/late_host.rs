@@ -46,28 +46,8 @@ impl LateHost {
         })
     }
 
-    /// Have they an instance of Tasuki that outlives a measurement?
-    pub(crate) fn has_lasting_instance(&self) -> bool {
-        self.role == Role::Server && self.setup.tasuki().is_some()
-            || self.setup.is_tasuki_at_both_ends()
-    }
-
     /// Removes them.
     pub(crate) fn remove(&mut self) {
         self.host = None;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn instances_of_servers_and_of_both_ends_last() {
-        let lasts = |setup, role| LateHost::new(setup, role).has_lasting_instance();
-        assert!(lasts(Setup::Split, Role::Server));
-        assert!(lasts(Setup::BridgeFused, Role::Client));
-        assert!(!lasts(Setup::Split, Role::Client));
-        assert!(!lasts(Setup::LinuxOn, Role::Server));
     }
 }

@@ -38,6 +38,7 @@
 //! instruments clients: bells, sleeps and stages; commands from start to end
 //! late_host: hosts that are made when they are needed
 //! hosts operations client serve: namespaces, operations, both ends
+//! running_server: a server from its start to its end
 //! bridged: two instances on one bridge
 //! report native smoltcp_peer turns: tables; the stacks besides `std::net`; two processes
 //! many_connections: a program with many connections
@@ -81,6 +82,7 @@ mod protocol;
 mod relays;
 mod report;
 mod row;
+mod running_server;
 mod serve;
 mod setup;
 mod shell;

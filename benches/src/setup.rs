@@ -285,6 +285,12 @@ impl Setup {
         })
     }
 
+    /// Is the server on Tasuki, if the set-up's end has this role? Its instance outlives a
+    /// measurement.
+    pub(crate) fn serves_on_tasuki(self, role: Role) -> bool {
+        role == Role::Server && self.tasuki().is_some() || self.is_tasuki_at_both_ends()
+    }
+
     /// Can two processes of the client's side have one connection?
     pub(crate) fn has_several_processes(self) -> bool {
         let tasuki = self.tasuki();
@@ -346,5 +352,18 @@ impl Setup {
             Self::Lwip => "lwIP",
             Self::Gvisor => "gVisor netstack",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_and_both_ends_serve_on_tasuki() {
+        assert!(Setup::Split.serves_on_tasuki(Role::Server));
+        assert!(Setup::BridgeFused.serves_on_tasuki(Role::Client));
+        assert!(!Setup::Split.serves_on_tasuki(Role::Client));
+        assert!(!Setup::LinuxOn.serves_on_tasuki(Role::Server));
     }
 }

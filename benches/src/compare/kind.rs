@@ -1,7 +1,8 @@
 //! The set-ups of one kind and role: what the engine of the lab measures together, in turn.
 //!
 //! Each round has hosts of its own, the first one those of the warm-up. So a place in memory that
-//! favours one build does so in one round only.
+//! favours one build does so in one round only. Hosts end in the order of the round, since an
+//! instance that begins first is slower more often.
 
 use anyhow::{Context as _, Result};
 use lab::Figure;

@@ -17,15 +17,15 @@
 //! connections (tcp_no_metrics_save).
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
 use crate::cleanup::CleanUp;
 use crate::hosts::Programs;
 use crate::lab::rtt::bounded;
 use crate::machine::processors;
+use crate::running_server::{RunningServer, wait_for_line};
 use crate::shell::sh;
 
 const PORT: u16 = 5202;
@@ -62,15 +62,9 @@ pub(super) struct BadPath {
     namespaces: [String; 4],
     programs: Programs,
     processors: [usize; 2],
-    receivers: BTreeMap<EndMode, PathReceiver>,
+    /// A program at the receiving end, and its address.
+    receivers: BTreeMap<EndMode, (RunningServer, String)>,
     _clean_up: CleanUp,
-}
-
-/// A program at the receiving end. A drop ends it.
-struct PathReceiver {
-    program: Child,
-    mode: EndMode,
-    address: String,
 }
 
 /// The wire of one measurement. A drop cuts it.
@@ -104,7 +98,7 @@ impl BadPath {
         command.args(["--delay-us", &(setting.delay * 1000).to_string()]);
         command.args(["--seed", &seed.to_string()]);
         let mut wire = BadWire(command.stdout(Stdio::piped()).spawn().context("starting a wire")?);
-        said_a_line(&mut wire.0).context("the wire")?;
+        wait_for_line(&mut wire.0).context("the wire")?;
         sh(&wire_script(left, right, setting.queue))?;
         Ok(wire)
     }
@@ -133,11 +127,9 @@ impl BadPath {
         };
         command.arg(std::env::current_exe()?);
         command.args(["serve", "--bind", &format!("0.0.0.0:{PORT}")]);
-        let program = command.stdout(Stdio::piped()).spawn().context("starting a receiver")?;
-        let mut receiver = PathReceiver { program, mode, address };
-        let said = said_a_line(&mut receiver.program).context("the receiver");
-        self.receivers.insert(mode, receiver);
-        said
+        let server = RunningServer::start(command, mode.is_some())?;
+        self.receivers.insert(mode, (server, address));
+        Ok(())
     }
 
     /// Ends the receivers on Tasuki. Others start when they are needed.
@@ -147,7 +139,7 @@ impl BadPath {
 
     /// A program that sends from such an end to such another, with these words behind `client`.
     pub(super) fn sender(&self, from: EndMode, to: EndMode, words: &[String]) -> Result<Command> {
-        let PathReceiver { address, .. } = self.receivers.get(&to).context("a receiver")?;
+        let (_, address) = self.receivers.get(&to).context("a receiver")?;
         let [first, forwarding, ..] = &self.namespaces;
         let mut command = bounded(None, self.processors[0]);
         command.args(["ip", "netns", "exec"]);
@@ -168,33 +160,12 @@ impl BadPath {
     }
 }
 
-impl Drop for PathReceiver {
-    fn drop(&mut self) {
-        let Self { program, mode, .. } = self;
-        // It may be gone already. `tasuki run` ends its program and its servers on request.
-        let _ = match mode {
-            Some(_) => sh(&format!("kill {}", program.id())),
-            None => program.kill().map_err(Into::into),
-        };
-        let _ = program.wait();
-    }
-}
-
 impl Drop for BadWire {
     fn drop(&mut self) {
         // It may have failed already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Waits until a program says that it is ready.
-fn said_a_line(program: &mut Child) -> Result<()> {
-    let mut line = String::new();
-    let output = program.stdout.take().context("its output")?;
-    BufReader::new(output).read_line(&mut line)?;
-    ensure!(!line.is_empty(), "it did not start");
-    Ok(())
 }
 
 /// Namespaces and the links at both sides of the wire.

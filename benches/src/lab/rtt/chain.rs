@@ -26,13 +26,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 
 use super::ends::{Hosting, TripEnds};
 use super::power::PowerGroups;
@@ -40,6 +39,7 @@ use crate::bridged::{BridgedPair, PairPlace};
 use crate::cleanup::CleanUp;
 use crate::hosts::{Programs, make_tap, peer_client};
 use crate::machine::processors;
+use crate::running_server::RunningServer;
 use crate::setup::Role;
 use crate::shell::sh;
 
@@ -88,10 +88,10 @@ pub(super) struct Chain {
     _clean_up: CleanUp,
 }
 
-/// A program that receives. A drop ends it.
+/// A program that receives.
 struct RunningReceiver {
-    program: Child,
-    hosting: Hosting,
+    /// It ends before the instances on a bridge do.
+    _server: RunningServer,
     address: String,
     /// Towards it, of the host before it.
     device: String,
@@ -184,14 +184,9 @@ impl Chain {
         };
         command.arg(std::env::current_exe()?);
         command.args(["serve", "--bind", &format!("0.0.0.0:{PORT}")]);
-        let program = command.stdout(Stdio::piped()).spawn().context("starting the receiver")?;
+        let _server = RunningServer::start(command, matches!(ends.to, Hosting::Tasuki(_)))?;
         let address = format!("{address}:{PORT}");
-        let running = RunningReceiver { program, hosting: ends.to, address, device, pair };
-        let running = self.receivers.entry(key).or_insert(running);
-        let mut line = String::new();
-        let output = running.program.stdout.as_mut().context("the receiver's output")?;
-        BufReader::new(output).read_line(&mut line)?;
-        ensure!(!line.is_empty(), "the receiver did not start");
+        self.receivers.insert(key, RunningReceiver { _server, address, device, pair });
         Ok(())
     }
 
@@ -288,18 +283,6 @@ impl Chain {
             sleep(BEFORE);
         }
         Ok(link)
-    }
-}
-
-impl Drop for RunningReceiver {
-    fn drop(&mut self) {
-        let Self { program, hosting, .. } = self;
-        // It may have ended already. `tasuki run` ends its program and its servers on request.
-        let _ = match hosting {
-            Hosting::Kernel | Hosting::Peer(_) => program.kill().map_err(Into::into),
-            Hosting::Tasuki(_) => sh(&format!("kill {}", program.id())),
-        };
-        let _ = program.wait();
     }
 }
 

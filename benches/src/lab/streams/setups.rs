@@ -76,9 +76,9 @@ impl StreamSetup {
         self.0.role() == Role::Client && !setup.is_tasuki_at_both_ends() && !setup.is_peer()
     }
 
-    /// Ends its instance, if that would outlive a round. Another one starts when it is measured.
+    /// Ends the instance that its server is on. Another one starts when it is measured.
     pub(super) fn renew(&mut self) {
-        if self.0.has_lasting_instance() {
+        if self.0.setup().serves_on_tasuki(self.0.role()) {
             self.0.remove();
         }
     }
