@@ -45,7 +45,10 @@ const SERVER: &str = "10.218.2.1:5202";
 /// Where the server listens and never accepts.
 const SILENT: &str = "10.218.2.1:5209";
 
-/// Tasuki's side, where `accepting` listens.
+/// Tasuki's side, where the server of measurements listens ([`Instance::server`]).
+const SERVES: &str = "10.218.2.2:5202";
+
+/// The same, where `accepting` listens.
 const ACCEPTS: &str = "10.218.2.2:5203";
 
 /// An instance in a namespace of its own, with the server of measurements beside it.
@@ -122,6 +125,29 @@ impl Instance {
         command.args(["run", "--net", &self.name, "--"]).arg(std::env::current_exe()?);
         command.args(words).args(["--connect", SERVER]).stdout(Stdio::null());
         Ok(command)
+    }
+
+    /// The same on the kernel, for [`Instance::server`].
+    pub(crate) fn kernel_client(&self, words: &[&str]) -> Result<Command> {
+        let mut command = self.inside_on("1", std::env::current_exe()?);
+        command.args(words).args(["--connect", SERVES]);
+        Ok(command)
+    }
+
+    /// The server of measurements, on the instance.
+    pub(crate) fn server(&self) -> Result<Command> {
+        let mut command = self.tasuki();
+        command.args(["run", "--net", &self.name, "--"]).arg(std::env::current_exe()?);
+        command.args(["serve", "--bind", SERVES]);
+        Ok(command)
+    }
+
+    /// Its page, on this host's loopback address.
+    pub(crate) fn web(&self, interval: f64) -> Command {
+        let mut command = Command::new(&self.tasuki);
+        let interval = format!("--interval={interval}");
+        command.args(["web", &interval, "--listen", "127.0.0.1:0", &self.name]);
+        command
     }
 
     /// A program of `fairness` that does its worst ([`crate::fairness`]), with the words for that.

@@ -14,6 +14,7 @@
 //! * `hops` and `stages` measure the cost of an operation in a running instance, in wake-ups and in
 //!   time.
 //! * `idle` counts the wake-ups of an instance in which nothing happens.
+//! * `viewer` measures what a page of `tasuki web` costs.
 //! * `devices` measures the kernel's devices by themselves, without Tasuki.
 //! * `syscalls` measures system calls with and without the sandbox.
 //! * `programs` runs several clients on one instance at once.
@@ -34,7 +35,7 @@
 //! handover relays loops devices syscalls: areas, relayed calls, loops, devices, system calls
 //! calls: packaged calls by themselves
 //! states: round trips in both states of the machine
-//! programs idle fairness applications: whole instances
+//! programs idle viewer fairness applications: whole instances
 //! instruments clients: bells, sleeps and stages; commands from start to end
 //! late_host: hosts that are made when they are needed
 //! hosts operations client serve: namespaces, operations, both ends
@@ -93,6 +94,7 @@ mod syscalls;
 mod targets;
 mod transport;
 mod turns;
+mod viewer;
 
 use std::process::ExitCode;
 
@@ -149,6 +151,8 @@ enum Command {
     Stages(instruments::InstanceArgs),
     /// How often an instance is woken in which nothing happens (needs root).
     Idle(instruments::InstanceArgs),
+    /// What somebody who looks at `tasuki web` costs the data path (needs root).
+    Viewer(viewer::ViewerArgs),
     /// Round trips of several programs at once, with and without spinning (needs root).
     Programs(programs::ProgramsArgs),
     /// Targets and initiators: transports, peers, sealing (needs root).
@@ -240,6 +244,7 @@ fn part(command: Command) -> anyhow::Result<()> {
         Command::Targets(args) => all::targets(&args),
         Command::Tables(args) => all::tables(&args),
         Command::Idle(args) => idle::idle(&args),
+        Command::Viewer(args) => viewer::run(&args),
         Command::Programs(args) => programs::run(&args),
         Command::Applications(args) => applications::run(&args),
         Command::Storage(args) => storage::run(&args),

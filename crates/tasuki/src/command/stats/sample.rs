@@ -1,6 +1,7 @@
 //! An instance's counters, and their meanings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
 
 use abi::stats::{Histogram, is_duration};
 
@@ -75,7 +76,8 @@ pub(super) fn layers() -> Vec<Layer> {
 
 /// The meaning of a counter; empty for one that the pages do not have.
 pub(super) fn meaning(name: &str) -> &'static str {
-    let all = layers();
-    let mut rows = all.iter().flat_map(|layer| &layer.rows);
-    rows.find(|(known, _)| *known == name).map_or("", |(_, meaning)| *meaning)
+    // Each scrape of /metrics asks for all of them.
+    static MEANINGS: LazyLock<HashMap<&str, &str>> =
+        LazyLock::new(|| layers().into_iter().flat_map(|layer| layer.rows).collect());
+    MEANINGS.get(name).copied().unwrap_or("")
 }
