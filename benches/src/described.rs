@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 /// Files of one line that tell a property of the machine.
 const PROPERTIES: [(&str, &str); 5] = [
-    ("congestion control of the kernel", "/proc/sys/net/ipv4/tcp_congestion_control"),
+    ("default congestion control of the kernel", "/proc/sys/net/ipv4/tcp_congestion_control"),
     ("clock source", "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
     ("frequency governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
     ("highest frequency, kHz", "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"),
@@ -38,6 +38,9 @@ pub(crate) fn processor() -> String {
     model.filter(|model| !model.is_empty()).unwrap_or_else(|| "unknown".to_owned())
 }
 
+/// Whatever the kernel's default: [`Host`](crate::hosts::Host).
+const KERNELS_ENDS: &str = "cubic; in paths that of a series; without root the default";
+
 /// Further properties that change figures, as far as the system tells.
 pub(crate) fn properties() -> BTreeMap<String, String> {
     let read = |(name, file): (&str, &str)| {
@@ -46,6 +49,7 @@ pub(crate) fn properties() -> BTreeMap<String, String> {
     };
     let mut all: BTreeMap<String, String> = PROPERTIES.into_iter().filter_map(read).collect();
     all.insert("congestion control of Tasuki".to_owned(), "cubic".to_owned());
+    all.insert("congestion control of the kernel's ends".to_owned(), KERNELS_ENDS.to_owned());
     if let Some(frequency) = cpuinfo("cpu MHz").into_iter().next() {
         all.insert("frequency at the beginning, MHz".to_owned(), frequency);
     }

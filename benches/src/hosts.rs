@@ -122,6 +122,8 @@ pub(crate) fn on_cpu(cpu: &str, pinned: bool) -> Command {
     command
 }
 
+/// The sysctl with the names of congestion controls.
+const AVAILABLE: &str = "net.ipv4.tcp_available_congestion_control";
 /// The server's port, in a namespace of its own.
 const PORT: u16 = 5202;
 /// How a program on a stack behind passt or pasta sees this host, and its own address.
@@ -267,14 +269,16 @@ impl Ends {
     pub(crate) fn set_congestion(&self, name: &str) -> Result<()> {
         for namespace in &self.namespaces {
             let key = format!("net.ipv4.tcp_congestion_control={name}");
-            sh(&format!("ip netns exec {namespace} sysctl -qw {key}"))?;
+            sh(&format!("ip netns exec {namespace} sysctl -qw {key}"))
+                .with_context(|| format!("{key}: see `sysctl {AVAILABLE}`"))?;
         }
         Ok(())
     }
 }
 
 impl Host {
-    /// Make the namespaces and start the server.
+    /// Makes the namespaces and starts the server. All sockets of the kernel's ends have this
+    /// congestion control: a machine's default may be BBR, which paces.
     pub(crate) fn new(
         setup: Setup,
         role: Role,
@@ -283,6 +287,7 @@ impl Host {
         pinned: bool,
     ) -> Result<Self> {
         let ends = Ends::new(setup, role, programs, pinned)?;
+        ends.set_congestion(&congestion.congestion)?;
         let mut command = ends.command(Role::Server, &[])?;
         let host = if setup.is_rootless() { "127.0.0.1" } else { "0.0.0.0" };
         let bind = format!("{host}:{}", ends.port());

@@ -142,11 +142,13 @@ impl Instance {
         Ok(command)
     }
 
-    /// Its page, on this host's loopback address.
+    /// Its page, on this host's loopback address. It is outside of the namespace, whose processes
+    /// are ended together, so the kernel ends it with this process.
     pub(crate) fn web(&self, interval: f64) -> Command {
-        let mut command = Command::new(&self.tasuki);
-        let interval = format!("--interval={interval}");
-        command.args(["web", &interval, "--listen", "127.0.0.1:0", &self.name]);
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(&self.tasuki).arg("web");
+        command.arg(format!("--interval={interval}"));
+        command.args(["--listen", "127.0.0.1:0", &self.name]);
         command
     }
 

@@ -5,9 +5,9 @@
 //! page. That supposes that the loss grows with their number. The reader of the snapshots is a
 //! thread of this program, which throws them away. What a browser needs to draw is not in it.
 //!
-//! A pair is two runs of a client, one with a reader and one without, in random order. `tasuki web`
-//! runs beside both. After some pairs comes a new instance: two instances of one build differ for
-//! as long as they live. Nothing is tied to a processor, unless requested.
+//! A pair is two runs of a client, one with a reader and one without, which take turns in being
+//! first. `tasuki web` runs beside both. After some pairs comes a new instance: two instances of
+//! one build differ for as long as they live. Nothing is tied to a processor, unless requested.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -65,7 +65,7 @@ pub(crate) struct ViewerArgs {
     #[arg(long, default_value_t = 50_000)]
     count: u32,
     /// Tie Tasuki's end to the first processor, and the other end to the second. Round trips differ
-    /// less then, and the page has the second one's rest.
+    /// less then.
     #[arg(long)]
     pinned: bool,
     /// Print all pairs as JSON instead of a table.
@@ -187,7 +187,8 @@ struct Web {
 
 impl Web {
     fn start(mut command: Command) -> Result<Self> {
-        let program = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let program = command.spawn().context("starting `setpriv`: is util-linux installed?")?;
         let mut web = Self { program, address: String::new(), token: String::new() };
         let mut line = String::new();
         let output = web.program.stdout.take().context("its output")?;

@@ -1,5 +1,5 @@
 //! `tasuki-bench applications`: programs' own benchmarks run, and nothing stays behind, also when
-//! the run is killed.
+//! the run is killed. `tasuki-bench viewer`: the same of the cost of a page of `tasuki web`.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -30,6 +30,15 @@ fn start(bench: &Path, only: &str, case: &str, seconds: &str) -> Child {
     command.arg("applications").arg("--tasuki").arg(tasuki_binary());
     command.args(["--only", only, "--case", case, "--seconds", seconds]);
     command.args(["--rounds", "1", "--setup", "split", "--json"]);
+    command.process_group(0).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("tasuki-bench starts")
+}
+
+/// Starts one pair of each kind of `viewer`, with so many MiB in each run of a client.
+fn start_viewer(bench: &Path, mib: &str) -> Child {
+    let mut command = Command::new(bench);
+    command.arg("viewer").arg("--tasuki").arg(tasuki_binary());
+    command.args(["--pairs", "1", "--mib", mib, "--mode", "split,fused", "--json"]);
     command.process_group(0).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("tasuki-bench starts")
 }
@@ -86,4 +95,49 @@ fn nothing_stays_of_a_run_that_is_killed() {
     run.kill().expect("it runs");
     let _ = run.wait().expect("it ends");
     eventually("all is removed", || remains(run.id()).is_empty());
+}
+
+#[test]
+fn the_cost_of_a_page_is_measured() {
+    let Some(bench) = bench() else { return };
+    let run = start_viewer(&bench, "64");
+    let id = run.id();
+    let output = run.wait_with_output().expect("it ends");
+    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{complaints}");
+    let pairs: Vec<Value> = serde_json::from_slice(&output.stdout).expect(&complaints);
+    for mode in ["split", "fused"] {
+        for (role, test) in
+            [("client", "receive"), ("client", "send"), ("server", "receive"), ("server", "send")]
+        {
+            let found = pairs
+                .iter()
+                .find(|pair| [&pair["mode"], &pair["role"], &pair["test"]] == [mode, role, test]);
+            for figure in ["quiet", "viewed", "snapshots"] {
+                let value = found.and_then(|pair| pair[figure].as_f64());
+                assert!(value.is_some_and(|it| it > 0.0), "{mode} {role} {test}: {pairs:?}");
+            }
+        }
+    }
+    assert_eq!(remains(id), [""; 0]);
+    assert_eq!(pages(id), 0);
+}
+
+#[test]
+fn nothing_stays_of_a_measured_page_whose_run_is_killed() {
+    let Some(bench) = bench() else { return };
+    let mut run = start_viewer(&bench, "1000000");
+    eventually("the page is served", || pages(run.id()) == 1);
+    run.kill().expect("it runs");
+    let _ = run.wait().expect("it ends");
+    eventually("all is removed", || remains(run.id()).is_empty() && pages(run.id()) == 0);
+}
+
+/// How many processes serve the page of a run's instance.
+fn pages(run: u32) -> usize {
+    let tag = format!("\0tb{run}");
+    let processes = std::fs::read_dir("/proc").expect("procfs").flatten();
+    let commands = processes.filter_map(|one| std::fs::read(one.path().join("cmdline")).ok());
+    let commands = commands.map(|words| String::from_utf8_lossy(&words).into_owned());
+    commands.filter(|words| words.contains("\0web\0") && words.contains(&tag)).count()
 }

@@ -5,9 +5,10 @@
 //! control, and tells its result in the document. Screenshots are kept in `target/lab`.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use tasuki_tests::{Finished, Running, installed, skip, tasuki_binary};
@@ -16,7 +17,7 @@ const BROWSER: &str = "chromium-headless-shell";
 /// A browser on a machine that is busy with other tests.
 const BROWSER_PATIENCE: Duration = Duration::from_secs(120);
 /// Of the window: the whole report fits in.
-const HEIGHT: u32 = 11_000;
+const HEIGHT: u32 = 18_000;
 /// Figures of each file: name, direction, places.
 const FIGURES: [(&str, &str, &[u32]); 4] = [
     ("send", "higher", &[1024, 4096, 16384, 65536, 262_144, 1_048_576, 4_194_304]),
@@ -24,8 +25,12 @@ const FIGURES: [(&str, &str, &[u32]); 4] = [
     ("round-trip", "lower", &[4, 64, 256, 1024, 2048, 4096, 8192]),
     ("connects", "higher", &[64]),
 ];
-/// Figures of other kinds: a heat map and stacked bars.
-const OTHER_KINDS: usize = 2;
+/// Figures of other kinds: a heat map, stacked bars and a histogram.
+const OTHER_KINDS: usize = 3;
+/// Figures that get a noisy point, one of each kind that marks them.
+const NOISY: [&str; 3] = ["send", "units", "stages"];
+/// Classes of the histogram.
+const CLASSES: u32 = 24;
 /// Series, and their values as a multiple of Linux's.
 const SERIES: [(&str, f64); 5] =
     [("Linux", 1.0), ("split", 1.1), ("fused", 1.3), ("library", 1.6), ("split, relay", 0.7)];
@@ -135,7 +140,45 @@ fn figures_of_other_kinds(noise: &mut Noise) -> [Value; OTHER_KINDS] {
     let mut heat = figure("units", "heat map", json!({"title": "areas of a request"}), maps);
     heat["base"] = json!("Linux");
     let parts = json!({"title": "stage", "names": stages});
-    [heat, figure("stages", "stacked bars", parts, stacks)]
+    [heat, figure("stages", "stacked bars", parts, stacks), histogram(noise)]
+}
+
+/// Round trips by their time, as `rtt` draws them: each class is 5 % longer than the one before.
+fn histogram(noise: &mut Noise) -> Value {
+    let mut class = |at: u32, fastest: f64| {
+        let away = (f64::from(at) - fastest) / 4.0;
+        let percent = 10.0 * (-away * away).exp() + 0.1;
+        let sample = |round: u32| json!({"round": round, "value": percent * noise.factor()});
+        let samples: Vec<Value> = (0..10).map(sample).collect();
+        json!({"x": 20.0 * 1.05_f64.powi(at as i32), "samples": samples, "marks": ["noisy"]})
+    };
+    let mut classes =
+        |fastest: f64| -> Vec<Value> { (0..CLASSES).map(|at| class(at, fastest)).collect() };
+    json!({
+        "name": "distribution", "title": "Synthetic distribution", "kind": "histogram",
+        "unit": "% of round trips", "direction": "higher", "command": "tasuki lab rtt",
+        "axis": {"title": "time", "unit": "µs", "scale": "log"},
+        "series": [
+            {"name": "Linux", "points": classes(14.0)}, {"name": "split", "points": classes(6.0)},
+        ],
+    })
+}
+
+/// Makes the second point of `split` in each kind of figure noisy: every other round is far off.
+/// One sample of its first point is an outlier.
+fn plant_noise(results: &mut Value) {
+    let figures = results["experiments"][0]["figures"].as_array_mut().expect("figures");
+    let is_chosen = |figure: &&mut Value| NOISY.iter().any(|name| figure["name"] == *name);
+    for figure in figures.iter_mut().filter(is_chosen) {
+        let series = figure["series"].as_array_mut().expect("series");
+        let split = series.iter_mut().find(|it| it["name"] == "split").expect("split");
+        let scale = |sample: &mut Value, by: f64| {
+            sample["value"] = json!(sample["value"].as_f64().expect("a number") * by);
+        };
+        let noisy = split["points"][1]["samples"].as_array_mut().expect("samples");
+        noisy.iter_mut().step_by(2).for_each(|sample| scale(sample, 1.5));
+        scale(&mut split["points"][0]["samples"][0], 2.0);
+    }
 }
 
 /// The transfer of a block by two transports, with the work of a cipher.
@@ -309,10 +352,42 @@ fn a_report_is_written_and_a_missing_browser_is_one_sentence() {
     assert!(names.contains(&"synthetic-round-trip.svg".to_owned()), "{names:?}");
     let csv = fs::read_to_string(bench.path("report/synthetic-send.csv")).expect("a file");
     assert_eq!(csv.lines().count(), 1 + 5 * 7 * 10);
+    let counted = |line: &str| line.contains(",MiB/s,10,1,0,");
+    assert!(csv.lines().skip(1).all(counted), "no numbers of samples, to warm up and discarded");
     let mut command = Command::new(tasuki_binary());
     command.args(["lab", "open"]).current_dir(bench.directory.path()).env("PATH", "/nonexistent");
     let said = Running::start(command).finish().code(127);
     assert!(said.stderr.contains("xdg-open is not installed"), "{said}");
+}
+
+#[test]
+fn the_browser_opens_the_newest_report() {
+    let bench = Bench::new();
+    bench.write("results.json", &results(1, 1.0));
+    for name in ["tasuki-lab-1", "tasuki-lab-2", "other"] {
+        let _ = bench.lab(&["report", "results.json", "--out", name]).success();
+    }
+    let written = |name: &str, seconds: u64| {
+        let page = fs::File::options().write(true).open(bench.path(name).join("report.html"));
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        page.expect("a page").set_modified(time).expect("its time");
+    };
+    written("tasuki-lab-1", 2_000_000_000);
+    written("tasuki-lab-2", 1_000_000_000);
+    // It stands for a desktop's, which finds a browser.
+    let opener = bench.path("xdg-open");
+    fs::write(&opener, "#!/bin/sh\necho \"$1\" > opened\n").expect("a program");
+    fs::set_permissions(&opener, fs::Permissions::from_mode(0o755)).expect("its mode");
+    let open = |words: &[&str]| {
+        let mut command = Command::new(tasuki_binary());
+        command.args(["lab", "open"]).args(words).current_dir(bench.directory.path());
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", bench.directory.path().display()));
+        let _ = Running::start(command).finish().success();
+        fs::read_to_string(bench.path("opened")).expect("what it opened").trim().to_owned()
+    };
+    assert!(open(&[]).ends_with("/tasuki-lab-1/report.html"));
+    assert!(open(&["other"]).ends_with("/other/report.html"));
 }
 
 /// A run of the browser at this address.
@@ -336,6 +411,29 @@ fn attribute<'a>(document: &'a str, name: &str) -> &'a str {
     value.and_then(|(_, rest)| rest.split('"').next()).unwrap_or("")
 }
 
+/// The page's test compares what is drawn with the data. The data have what it is to compare.
+fn noise_and_columns_are_drawn(report: &str, document: &str) {
+    for what in [
+        "synthetic-send: noisy points are hollow: ",
+        "synthetic-units: noisy cells are marked: ",
+        "synthetic-stages: noisy bars are marked: ",
+    ] {
+        let found = report.split_once(&format!("held: {what}")).and_then(|(_, rest)| {
+            let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            number.parse::<usize>().ok()
+        });
+        assert!(found.is_some_and(|number| number > 0), "{what}: {report}");
+    }
+    for series in ["Linux", "split"] {
+        let has = format!("held: synthetic-distribution: {series} has a column for each class");
+        assert!(report.contains(&format!("{has}: {CLASSES}")), "{report}");
+    }
+    assert!(report.contains("held: synthetic-distribution: noisy points are hollow: 0"));
+    let note = "the interval is wider than ±5 %, or of one round only.</p>";
+    assert!(document.matches(note).count() >= NOISY.len(), "no sentence about noisy points");
+    assert!(document.contains("10&nbsp;samples, 1&nbsp;outlier"), "no outliers in a table");
+}
+
 #[test]
 fn a_report_works_in_a_browser() {
     if !installed(BROWSER) {
@@ -344,6 +442,7 @@ fn a_report_works_in_a_browser() {
     let bench = Bench::new();
     let mut with = results(1, 1.0);
     with["experiments"][0]["figures"].as_array_mut().expect("figures").push(timeline());
+    plant_noise(&mut with);
     bench.write("results.json", &with);
     let _ = bench.lab(&["report", "results.json"]).success();
     let page = format!("file://{}", bench.path("report/report.html").display());
@@ -360,6 +459,7 @@ fn a_report_works_in_a_browser() {
             "{width} {dark}: {report}\n{}",
             said.stderr
         );
+        noise_and_columns_are_drawn(report, document);
         let checks: usize = attribute(document, "checks").parse().expect("a number");
         assert!(checks > 14 * FIGURES.len() + 9 * OTHER_KINDS, "{checks} checks: {report}");
         assert_eq!(attribute(document, "width"), width.to_string());

@@ -53,11 +53,14 @@ fn an_interrupted_run_leaves_nothing_and_goes_on() {
     let said = lab.run("--continue found").success();
     let results = lab.results("found");
     assert!(results["partial"].is_null(), "{said}");
+    assert!(results["made"]["unfinished"].is_null(), "each round is whole: {said}");
     let mean = figure(&results, "rtt", "mean-by-gateways");
-    for name in ["Linux", mode()] {
-        let rounds: Vec<usize> =
-            points(series(mean, name)).iter().map(|(_, it)| it.len()).collect();
-        assert!(rounds.iter().all(|rounds| (3..=4).contains(rounds)), "{name}: {rounds:?}");
+    for mean in [mean, figure(&results, "rtt", "mean-by-power-of-sender")] {
+        for name in ["Linux", mode()] {
+            let rounds: Vec<usize> =
+                points(series(mean, name)).iter().map(|(_, it)| it.len()).collect();
+            assert_eq!(rounds, [4; 2], "{name}: each point has each round: {}", mean["title"]);
+        }
     }
     // What was measured before is still there, in front.
     let now = points(series(mean, "Linux"));

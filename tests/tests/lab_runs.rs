@@ -44,13 +44,15 @@ fn eventually_falls(lab: &Lab, words: &str, figure: (&str, &str), names: &[Strin
 #[test]
 fn parameters_have_their_effect() {
     let Some(lab) = Lab::with_rights() else { return };
-    let words = "rtt --power 10,100 --load receiver=1,4 --rounds 4 --count 500 --length 64";
+    let words = "rtt --power 10,100 --load receiver=1,4 --load sender=1,4 --rounds 4 --count 500 \
+                 --length 64";
     let results = eventually_has(
         &lab,
         words,
         &[
             ("mean-by-power", |growth| growth < 1.0),
             ("mean-by-load-of-receiver", |growth| growth > 0.9),
+            ("mean-by-load-of-sender", |growth| growth > 0.9),
         ],
     );
     let calibration = results["machine"]["calibration"].as_array().expect("a calibration");
@@ -206,6 +208,58 @@ fn relays_cost_time_and_calls_together_save_it() {
     assert_eq!(waiting["series"].as_array().map(Vec::len), Some(4), "{waiting}");
     // Who asks for relays alone gets no areas.
     assert_eq!(results["experiments"][0]["figures"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn more_bytes_take_longer_to_copy_and_hardly_longer_to_hand_over() {
+    let Some(lab) = Lab::new() else { return };
+    let (area, transfer) = (("handover", "area"), ("handover", "transfer"));
+    // 256 times the bytes.
+    let results = eventually_grows(
+        &lab,
+        "handover --size 4096,1048576 --rounds 2 --quick",
+        &[
+            (area, "send by a copy", |growth| growth > 8.0),
+            (area, "to another party, without sockets", |growth| growth < 8.0),
+            (transfer, "pipe", |growth| growth > 8.0),
+            (transfer, "Unix socket", |growth| growth > 8.0),
+        ],
+    );
+    let paper = series(figure(&results, "handover", "area"), "paper 1: FreeBSD, mbuf and copy");
+    assert_eq!(paper["reference"], true);
+}
+
+#[test]
+fn connections_are_counted_in_both_roles() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let words = format!("connections --rounds 2 --quick --only linux,{} --out counted", mode());
+    let _ = lab.run(&words).success();
+    let results = lab.results("counted");
+    let a_second = figure(&results, "connections", "connects");
+    for name in ["Linux".to_owned(), mode().to_owned(), format!("Linux to {}", mode())] {
+        let all = points(series(a_second, &name));
+        let values: Vec<f64> = all.into_iter().flat_map(|(_, values)| values).collect();
+        assert!(values.len() == 2 && values.iter().all(|value| *value > 0.0), "{name}: {values:?}");
+    }
+}
+
+#[test]
+fn a_longer_way_carries_less_and_longer_reads_carry_more() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let mode = mode();
+    let words = format!("paths --delay 5,50 --quick --rounds 1 --only linux,{mode}");
+    let names = ["Linux, CUBIC".to_owned(), format!("{mode}, CUBIC")];
+    let _ = eventually_falls(&lab, &words, ("paths", "goodput-by-delay"), &names);
+    let read = ("storage", "read");
+    let _ = eventually_grows(
+        &lab,
+        "storage --size 4096,65536 --quick --rounds 1",
+        &[
+            (read, "plain", |growth| growth > 1.0),
+            (read, "esp", |growth| growth > 1.0),
+            (read, "plain, memory", |growth| growth > 1.0),
+        ],
+    );
 }
 
 #[test]

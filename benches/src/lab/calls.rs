@@ -3,7 +3,7 @@
 //! calls` measures, in a process of its own, since it ties itself to a processor.
 
 use anyhow::Result;
-use lab::plan::{LabOptions, listed};
+use lab::plan::{ExperimentName, LabOptions, listed};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 
 use super::derived::Reference;
@@ -74,21 +74,26 @@ pub(crate) struct PackagedCalls {
     batches: Vec<u32>,
     millis: u32,
     quick: bool,
-    /// The user may make devices.
+    /// Frames of a device are measured, too.
     has_frames: bool,
+    /// Of the command that repeats a figure, besides those of its axis.
+    more_words: String,
 }
 
 impl PackagedCalls {
-    /// As the options say.
+    /// As the options say. Those who ask for calls or for frames alone get nothing else. Frames
+    /// that were asked for are measured without rights, too: that fails, and so is told.
     pub(crate) fn new(options: &LabOptions) -> Self {
         let usual = if options.quick { &QUICK_BATCHES[..] } else { &BATCHES };
+        let usual = if options.frames { &[] } else { usual };
         let given = options.batch.as_ref().map(|places| places.all().to_vec());
         let millis = if options.quick { QUICK_MILLIS } else { MILLIS };
         Self {
             batches: given.unwrap_or_else(|| usual.to_vec()),
             millis,
             quick: options.quick,
-            has_frames: frames::may_measure(),
+            has_frames: options.frames || options.batch.is_none() && frames::may_measure(),
+            more_words: options.kept_words(ExperimentName::Calls),
         }
     }
 }
@@ -133,7 +138,7 @@ impl LabExperiment for PackagedCalls {
             unit: "ns",
             direction: Direction::Lower,
             base: Some(GETPID),
-            words: format!("calls --batch {}", listed(&self.batches)),
+            words: format!("calls --batch {}{}", listed(&self.batches), self.more_words),
             is_judged: true,
             kind: FigureKind::Lines,
             second: None,
@@ -151,7 +156,8 @@ impl LabExperiment for PackagedCalls {
             ..of_places[0].clone()
         });
         let mixed: Vec<FigurePlan> = mixed.collect();
-        of_places.into_iter().chain(mixed).chain(frames::plans()).collect()
+        let frames = self.has_frames.then(|| frames::plans(&self.more_words));
+        of_places.into_iter().chain(mixed).chain(frames.into_iter().flatten()).collect()
     }
 
     /// Batches, then frames of a device.

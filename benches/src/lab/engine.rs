@@ -7,6 +7,11 @@
 //! next one would end after its time, or after so many rounds. The first round is measured whole,
 //! however long it takes: a point without any sample is worse than a run that is late.
 //!
+//! An interrupted round is no round yet. It goes on with the point whose turn was cut off, for all
+//! set-ups; what that turn has measured is forgotten. So all samples of a point in a round are of
+//! one turn, and in the end no point lacks a round. Ratios of set-ups are as good as in any round;
+//! between points of such a round time has passed.
+//!
 //! Before the first round each set-up is measured once for nothing: it finds caches cold and
 //! programs on the disk. A measurement that fails is counted and told, and the next one goes on. A
 //! set-up that fails [`PATIENCE`] times in a row is left out of the rest.
@@ -109,26 +114,21 @@ impl Engine<'_> {
                 return Ok(EngineEnd::Done);
             }
             self.experiment.begin_round(round);
-            let mut end = None;
-            for (at, &point) in open.iter().enumerate() {
-                let done = at as f64 / open.len() as f64;
-                if round > 0 && self.is_late(self.turns[point]) {
-                    end = Some(EngineEnd::OutOfTime);
-                    break;
-                }
-                let began = self.notebook.spent;
-                if self.turn(point, round, done) {
-                    end = Some(EngineEnd::Interrupted);
-                    break;
-                }
-                self.turns[point] = self.notebook.spent.saturating_sub(began);
+            let first = self.notebook.next_point;
+            let end = self.round(round, &open);
+            if end == Some(EngineEnd::Interrupted) {
+                return Ok(EngineEnd::Interrupted);
             }
             self.notebook.round += 1;
+            self.notebook.next_point = 0;
             if let Some(end) = end {
                 return Ok(end);
             }
             if self.limits.rounds.is_none() {
-                open.retain(|point| !self.notebook.is_narrow(*point, &self.limits.precision));
+                // Points before the first one were not measured in this run: nothing is known of
+                // their intervals.
+                let (notebook, precision) = (&*self.notebook, &self.limits.precision);
+                open.retain(|point| *point < first || !notebook.is_narrow(*point, precision));
             }
             self.around.keep(self.experiment, self.notebook)?;
             if self.is_late(Duration::ZERO) {
@@ -139,6 +139,24 @@ impl Engine<'_> {
                 return Ok(EngineEnd::Done);
             }
         }
+    }
+
+    /// One round over these points, or the rest of an interrupted one. `Some`: it is not whole.
+    fn round(&mut self, round: u32, open: &[usize]) -> Option<EngineEnd> {
+        let first = self.notebook.next_point;
+        for (at, &point) in open.iter().enumerate().filter(|(_, point)| **point >= first) {
+            let done = at as f64 / open.len() as f64;
+            if round > 0 && self.is_late(self.turns[point]) {
+                return Some(EngineEnd::OutOfTime);
+            }
+            let (began, before) = (self.notebook.spent, self.notebook.samples());
+            if self.turn(point, round, done) {
+                self.notebook.cut_off(point, before);
+                return Some(EngineEnd::Interrupted);
+            }
+            self.turns[point] = self.notebook.spent.saturating_sub(began);
+        }
+        None
     }
 
     /// Is the time up, or not long enough for what comes `next`?

@@ -108,3 +108,6 @@ pub(crate) trait LabExperiment {
     /// Figures that are made of the others, papers' series beside them, and sentences about both.
     fn conclude(&self, figures: &mut Vec<Figure>) -> Vec<String>;
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,8 +22,8 @@ pub(super) fn may_measure() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Sending and receiving.
-pub(super) fn plans() -> Vec<FigurePlan> {
+/// Sending and receiving; `more_words` stand behind those of the command that repeats them.
+pub(super) fn plans(more_words: &str) -> Vec<FigurePlan> {
     let plan = |name: &str, title: &str| FigurePlan {
         name: name.to_owned(),
         title: title.to_owned(),
@@ -31,7 +31,7 @@ pub(super) fn plans() -> Vec<FigurePlan> {
         unit: "ns",
         direction: lab::Direction::Lower,
         base: Some(SINGLY),
-        words: "calls --batch 1".to_owned(),
+        words: format!("calls --frames{more_words}"),
         is_judged: false,
         kind: FigureKind::Lines,
         second: None,

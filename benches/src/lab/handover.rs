@@ -3,7 +3,7 @@
 //! each in a process of its own, since they tie themselves to a processor.
 
 use anyhow::{Context as _, Result};
-use lab::plan::{LabOptions, chosen_places, listed};
+use lab::plan::{ExperimentName, LabOptions, chosen_places, listed};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 
 use super::derived::Reference;
@@ -31,6 +31,8 @@ pub(crate) struct Handovers {
     sizes: Vec<u32>,
     relays: Vec<u32>,
     rounds: u32,
+    /// Of the command that repeats a figure, besides those of its axis.
+    more_words: String,
 }
 
 impl Handovers {
@@ -46,6 +48,7 @@ impl Handovers {
             sizes: chosen_places(given.0, given.1, sizes),
             relays: chosen_places(given.1, given.0, relays),
             rounds: if options.quick { QUICK_ROUNDS } else { ROUNDS },
+            more_words: options.kept_words(ExperimentName::Handover),
         }
     }
 }
@@ -77,7 +80,7 @@ impl LabExperiment for Handovers {
             unit: "ns",
             direction: Direction::Lower,
             base: Some(base),
-            words: format!("handover --size {}", listed(&self.sizes)),
+            words: format!("handover --size {}{}", listed(&self.sizes), self.more_words),
             is_judged: true,
             kind: FigureKind::Lines,
             second: None,
@@ -92,7 +95,7 @@ impl LabExperiment for Handovers {
                     unit: String::new(),
                     scale: Scale::Linear,
                 },
-                words: format!("handover --relays {}", listed(&self.relays)),
+                words: format!("handover --relays {}{}", listed(&self.relays), self.more_words),
                 ..plan("relays", "Calls that servers hand on, time of a call", RELAYED)
             },
         ]

@@ -3,7 +3,7 @@
 //! processor.
 
 use anyhow::{Context as _, Result};
-use lab::plan::{LabOptions, listed};
+use lab::plan::{ExperimentName, LabOptions, listed};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 
 use super::derived::{Reference, share_of_base};
@@ -33,6 +33,8 @@ fn described(kind: LoopKind) -> (&'static str, f64) {
 pub(crate) struct Loops {
     steps: Vec<u32>,
     millis: u32,
+    /// Of the command that repeats a figure, besides those of its axis.
+    more_words: String,
     /// Why the kernel cannot be measured, as the last measurement has found.
     missing: Option<String>,
     /// The kernel translates BPF programs (`true`) or interprets them.
@@ -47,6 +49,7 @@ impl Loops {
         Self {
             steps: given.unwrap_or_else(|| usual.to_vec()),
             millis: if options.quick { QUICK_MILLIS } else { MILLIS },
+            more_words: options.kept_words(ExperimentName::Loops),
             missing: None,
             translates: None,
         }
@@ -85,7 +88,7 @@ impl LabExperiment for Loops {
             unit: "ns",
             direction: Direction::Lower,
             base: Some(USER),
-            words: format!("loops --steps {}", listed(&self.steps)),
+            words: format!("loops --steps {}{}", listed(&self.steps), self.more_words),
             is_judged: true,
             kind: FigureKind::Lines,
             second: None,

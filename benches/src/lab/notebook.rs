@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lab::statistics::{NOISY, Precision, Verdict};
-use lab::{Experiment, Figure, Mark, Point, Sample, Series};
+use lab::{Experiment, Figure, FigureKind, Mark, Point, Sample, Series};
 
 use super::experiment::{LabExperiment, MeasuredValue, MeasuredValues};
 
@@ -18,14 +18,21 @@ type PlaceBits = (u64, u64);
 /// A place in a figure: figure, series, place on the axes.
 type FigurePlace = (usize, String, PlaceBits);
 
+/// The samples of a moment, to which a notebook can go back.
+pub(crate) struct EarlierSamples(Vec<Figure>);
+
 /// See the module.
 pub(crate) struct Notebook {
     name: &'static str,
     title: &'static str,
     figures: Vec<Figure>,
     judged: Vec<bool>,
-    /// The round that comes next.
+    /// Timelines of an earlier run: they have lanes, which cannot be made again of samples.
+    timelines: Vec<Figure>,
+    /// The round that comes next, or that goes on.
     pub(crate) round: u32,
+    /// The point with which that round goes on; 0 if it begins.
+    pub(crate) next_point: usize,
     /// How long it was measured, in all runs.
     pub(crate) spent: Duration,
     /// Nothing more is to be measured.
@@ -50,7 +57,9 @@ impl Notebook {
             title,
             judged: plans.iter().map(|plan| plan.is_judged).collect(),
             figures: plans.iter().map(super::experiment::FigurePlan::figure).collect(),
+            timelines: Vec::new(),
             round: 0,
+            next_point: 0,
             spent: Duration::ZERO,
             is_over: false,
             places: BTreeMap::new(),
@@ -59,9 +68,12 @@ impl Notebook {
         }
     }
 
-    /// Takes the samples of an earlier run. Series of papers and figures that were made of others
-    /// are made again.
-    pub(crate) fn restore(&mut self, earlier: &Experiment) {
+    /// Takes the samples of an earlier run. If that was interrupted in a round, the round has so
+    /// many points; 0: it is whole. Series of papers and figures that were made of others are made
+    /// again; the experiment finds the earlier run's timelines behind its own figures.
+    pub(crate) fn restore(&mut self, earlier: &Experiment, points: usize) {
+        let timelines = earlier.figures.iter().filter(|it| it.kind == FigureKind::Timeline);
+        self.timelines = timelines.cloned().collect();
         for figure in &mut self.figures {
             let same = earlier.figures.iter().find(|it| it.name == figure.name);
             let series = same.into_iter().flat_map(|it| &it.series).filter(|it| !it.reference);
@@ -69,7 +81,24 @@ impl Notebook {
         }
         let rounds = self.figures.iter().flat_map(|figure| &figure.series);
         let samples = rounds.flat_map(|series| &series.points).flat_map(|point| &point.samples);
-        self.round = samples.map(|sample| sample.round + 1).max().unwrap_or(0);
+        let last = samples.map(|sample| sample.round).max();
+        self.next_point = if last.is_some() { points } else { 0 };
+        self.round = last.map_or(0, |last| last + u32::from(points == 0));
+    }
+
+    /// What is known now.
+    pub(crate) fn samples(&self) -> EarlierSamples {
+        EarlierSamples(self.figures.clone())
+    }
+
+    /// The turn of this point was interrupted, before which `earlier` was known. The round goes on
+    /// with the point, or begins anew if nothing was found in it.
+    pub(crate) fn cut_off(&mut self, point: usize, earlier: EarlierSamples) {
+        self.figures = earlier.0;
+        let points = self.figures.iter().flat_map(|it| &it.series).flat_map(|it| &it.points);
+        let mut samples = points.flat_map(|point| &point.samples);
+        let has_begun = samples.any(|sample| sample.round == self.round);
+        self.next_point = if has_begun { point } else { 0 };
     }
 
     /// Takes what one measurement has found.
@@ -127,7 +156,8 @@ impl Notebook {
                 let point = point
                     .and_then(|it| it.points.iter_mut().find(|it| bits((it.x, it.y)) == *place));
                 if let Some(point) = point {
-                    point.discarded = *count;
+                    // Those of an earlier run are counted as well.
+                    point.discarded += *count;
                 }
             }
         }
@@ -139,6 +169,7 @@ impl Notebook {
                 figure.base = None;
             }
         }
+        figures.extend(self.timelines.iter().cloned());
         let findings = of.conclude(&mut figures);
         let (name, title) = (self.name.to_owned(), self.title.to_owned());
         Experiment { name, title, findings, figures }

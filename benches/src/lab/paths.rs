@@ -9,7 +9,7 @@ mod bad_path;
 mod relay;
 
 use anyhow::{Context as _, Result};
-use lab::plan::{LabOptions, LabSetup};
+use lab::plan::{ExperimentName, LabOptions, LabSetup};
 use lab::statistics::median;
 use lab::{Direction, Figure, FigureKind};
 use user::exit::say;
@@ -49,9 +49,10 @@ pub(crate) struct BadPaths {
     axes: Vec<WireAxis>,
     setups: Vec<PathSetup>,
     seconds: f64,
+    /// Of the command that repeats a figure, besides those of its axis.
     more_words: String,
-    /// How often each point was measured, by set-up: the seed of the next time.
-    counts: Vec<Vec<u32>>,
+    /// The number of the present round, from 1; 0 to warm up.
+    round: u32,
     /// Made when it is needed first, and kept.
     path: Option<BadPath>,
 }
@@ -66,14 +67,13 @@ impl BadPaths {
         if !has("bbr") {
             say("paths: this kernel has no BBR: `modprobe tcp_bbr` may load it");
         }
-        let points = axes.iter().map(|axis| axis.points.len()).sum();
         Self {
             programs: programs.clone(),
-            counts: vec![vec![0; setups.len()]; points],
             axes,
             setups,
             seconds: if options.quick { QUICK_SECONDS } else { SECONDS },
-            more_words: if options.quick { " --quick".to_owned() } else { String::new() },
+            more_words: options.kept_words(ExperimentName::Paths),
+            round: 0,
             path: None,
         }
     }
@@ -82,6 +82,12 @@ impl BadPaths {
     fn at(&self, point: usize) -> Option<(usize, WireSetting)> {
         let all = self.axes.iter().enumerate();
         all.flat_map(|(at, axis)| axis.points.iter().map(move |it| (at, *it))).nth(point)
+    }
+
+    /// The seed of the losses at a point. It depends on the round and not on what this process has
+    /// measured, so a run that goes on repeats no losses.
+    fn seed(&self, point: usize) -> u64 {
+        (point as u64) << 32 | u64::from(self.round)
     }
 
     fn sample(&mut self, setting: WireSetting, setup: &PathSetup, seed: u64) -> Result<Sample> {
@@ -177,6 +183,7 @@ impl LabExperiment for BadPaths {
     }
 
     fn begin_round(&mut self, round: u32) {
+        self.round = round + 1;
         if round > 0 {
             self.path.iter_mut().for_each(BadPath::renew);
         }
@@ -185,12 +192,8 @@ impl LabExperiment for BadPaths {
     fn measure(&mut self, point: usize, setup: usize) -> Result<MeasuredValues> {
         let (figure, setting) = self.at(point).context("a point")?;
         let this = self.setups.get(setup).context("a set-up")?.clone();
-        let count = self.counts.get_mut(point).and_then(|of| of.get_mut(setup));
-        let count = count.context("a point")?;
-        // The n-th time at this point has the same losses for all set-ups.
-        let seed = (point as u64) << 32 | u64::from(*count);
-        *count += 1;
-        let sample = self.sample(setting, &this, seed)?;
+        // In a round all set-ups have the same losses at this point.
+        let sample = self.sample(setting, &this, self.seed(point))?;
         let x = self.axes.get(figure).context("an axis")?.property.place(setting);
         let value = sample.rate * f64::from(1 << 23) / 1e6;
         let readings = vec![MeasuredValue { figure, series: this.title, x, y: 0.0, value }];
@@ -270,6 +273,33 @@ mod tests {
         assert_eq!(titles(&options, false), [BASE, "split, CUBIC", "Linux, CUBIC to split"]);
         let only = LabOptions { only: vec![LabSetup::Fused, LabSetup::Linux], ..options };
         assert_eq!(titles(&only, false), [BASE, "fused, CUBIC", "Linux, CUBIC to fused"]);
+    }
+
+    /// Nothing of it is started.
+    fn paths(words: &str) -> BadPaths {
+        let nowhere = std::path::Path::new("/nowhere");
+        let programs = Programs::new(nowhere, nowhere).expect("the name of this program");
+        BadPaths::new(&programs, &crate::lab::options_of(words))
+    }
+
+    #[test]
+    fn losses_depend_on_the_round_and_not_on_what_was_measured_before() {
+        let seeds = |paths: &mut BadPaths, rounds: std::ops::Range<u32>| -> Vec<[u64; 2]> {
+            let of_round = |round| {
+                paths.begin_round(round);
+                [0, 1].map(|point| paths.seed(point))
+            };
+            rounds.map(of_round).collect()
+        };
+        let all = seeds(&mut paths("paths"), 0..4);
+        let (mut first, mut second) = (paths("paths"), paths("paths"));
+        assert_eq!([seeds(&mut first, 0..2), seeds(&mut second, 2..4)].concat(), all);
+        let mut each = all.concat();
+        each.sort_unstable();
+        each.dedup();
+        assert_eq!(each.len(), 8, "{all:?}");
+        let warm_up = paths("paths").seed(0);
+        assert!(!each.contains(&warm_up), "a warm-up has losses of its own");
     }
 
     #[test]

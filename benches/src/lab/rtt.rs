@@ -20,7 +20,7 @@ pub(crate) use self::loads::{BackgroundArgs, background};
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
-use lab::plan::{LabOptions, LabSetup};
+use lab::plan::{ExperimentName, LabOptions, LabSetup};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 use user::exit::say;
 
@@ -108,6 +108,22 @@ impl Rtt {
             }
             power => power?,
         };
+        Ok(Self::along(sweeps, programs, options, power))
+    }
+
+    /// As [`Rtt::new`], without control groups: to look at the axes, not to measure.
+    #[cfg(test)]
+    pub(crate) fn without_groups(programs: &Programs, options: &LabOptions) -> Self {
+        Self::along(sweeps(options), programs, options, None)
+    }
+
+    /// Along these axes. Makes nothing.
+    fn along(
+        sweeps: Vec<Sweep>,
+        programs: &Programs,
+        options: &LabOptions,
+        power: Option<PowerGroups>,
+    ) -> Self {
         let mut setups = setups(options);
         if sweeps.iter().flat_map(|sweep| &sweep.points).all(|(_, it)| it.gateways > 0) {
             if options.only.contains(&LabSetup::Wire) {
@@ -115,7 +131,7 @@ impl Rtt {
             }
             setups.retain(|setup| !setup.ends.by_wire);
         }
-        Ok(Self {
+        Self {
             programs: programs.clone(),
             sweeps,
             setups,
@@ -125,7 +141,7 @@ impl Rtt {
             more_words: more_words(options),
             chains: BTreeMap::new(),
             power,
-        })
+        }
     }
 
     /// The sweep and its place of a point.
@@ -184,10 +200,10 @@ impl Rtt {
     }
 }
 
-/// Set-ups, peers and round trips, if they are not the usual ones.
+/// Quick or not, set-ups, peers and round trips, if they are not the usual ones.
 fn more_words(options: &LabOptions) -> String {
     let peers = peer_words(options.peers.as_deref());
-    options.only_words()
+    options.kept_words(ExperimentName::Rtt)
         + &peers
         + &options.count.map_or(String::new(), |count| format!(" --count {count}"))
 }

@@ -7,7 +7,7 @@ mod program;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use lab::plan::{LabOptions, LabSetup, chosen_places, listed};
+use lab::plan::{ExperimentName, LabOptions, LabSetup, chosen_places, listed};
 use lab::{Axis, Direction, Figure, FigureKind, Scale};
 
 use self::program::{ScaleCost, ScalePace};
@@ -131,6 +131,8 @@ pub(crate) struct ManyAtOnce {
     round: u32,
     seconds: f64,
     hosts: Vec<LateHost>,
+    /// Of the command that repeats a figure, besides those of its axis.
+    more_words: String,
     /// Whose build is measured.
     builds: Programs,
 }
@@ -158,6 +160,7 @@ impl ManyAtOnce {
             round: 0,
             seconds: if options.quick { QUICK_SECONDS } else { SECONDS },
             hosts,
+            more_words: options.kept_words(ExperimentName::Scale),
             builds: programs.clone(),
         })
     }
@@ -210,6 +213,7 @@ impl LabExperiment for ManyAtOnce {
     fn figures(&self) -> Vec<FigurePlan> {
         let base = self.hosts.iter().any(|host| host.setup() == Setup::LinuxOn);
         let base = base.then_some(LINUX);
+        let more = &self.more_words;
         let of_costs = COSTS.iter().map(|cost| FigurePlan {
             name: cost.name.to_owned(),
             title: cost.title.to_owned(),
@@ -217,7 +221,7 @@ impl LabExperiment for ManyAtOnce {
             unit: cost.unit,
             direction: cost.direction,
             base: base.filter(|_| cost.has_base),
-            words: format!("scale --connections {}", listed(&self.connections)),
+            words: format!("scale --connections {}{more}", listed(&self.connections)),
             is_judged: cost.is_judged,
             kind: FigureKind::Lines,
             second: None,
@@ -229,7 +233,7 @@ impl LabExperiment for ManyAtOnce {
             unit,
             direction: Direction::Higher,
             base,
-            words: format!("scale --programs {}", listed(&self.programs)),
+            words: format!("scale --programs {}{more}", listed(&self.programs)),
             is_judged,
             kind: FigureKind::Lines,
             second: None,

@@ -32,8 +32,10 @@ pub(crate) struct Session {
     interrupted: Arc<AtomicBool>,
     progress: LabProgress,
     calibrator: Calibrator,
-    /// What was left out or went wrong, sentences.
+    /// What is left out, sentences. A run that goes on finds it out again.
     missing: Vec<String>,
+    /// What failed before the present experiment, sentences, also in earlier runs.
+    failed: Vec<String>,
     /// The part of the whole run that is over, and that of the experiment that is measured.
     done: (f64, f64),
 }
@@ -69,7 +71,7 @@ pub(crate) fn new_results(
             tasuki: described::tasuki(tasuki)?,
             before: before.map(described::tasuki).transpose()?,
             began: since.as_secs(),
-            seconds: 0,
+            ..Origin::default()
         },
         machine: Machine {
             system: described::system(),
@@ -90,6 +92,7 @@ impl Session {
             folder,
             state,
             earlier: results.made.seconds,
+            failed: results.made.failed.clone(),
             results,
             began: Instant::now(),
             interrupted: watch_signals()?,
@@ -123,7 +126,8 @@ impl Session {
     ) -> Result<EngineEnd> {
         let mut notebook = Notebook::new(name.name(), name.title(), experiment);
         if let Some(earlier) = self.results.experiments.iter().find(|it| it.name == name.name()) {
-            notebook.restore(earlier);
+            let points = self.results.made.unfinished.get(name.name()).copied().unwrap_or(0);
+            notebook.restore(earlier, points as usize);
         }
         let spent = self.state.spent.get(name.name()).copied().unwrap_or(0.0);
         notebook.spent = Duration::from_secs_f64(spent.max(0.0));
@@ -136,12 +140,7 @@ impl Session {
         let precision = lab::statistics::Precision { time, ..Default::default() };
         let limits = EngineLimits { time, rounds: options.rounds, precision };
         let end = run(experiment, &mut notebook, limits, self)?;
-        let failures = notebook.failures();
-        if let Some(first) = failures.first() {
-            let count = failures.len();
-            let sentence = format!("{}: {count} failed, such as {first}", name.name());
-            self.missing.push(format!("{}.", described::one_line(&sentence)));
-        }
+        self.failed.clone_from(&self.results.made.failed);
         Ok(end)
     }
 
@@ -150,8 +149,8 @@ impl Session {
     /// # Errors
     /// Those of the files.
     pub(crate) fn end(&mut self, end: Option<&str>) -> Result<(Results, PathBuf)> {
-        let missing: Vec<&str> =
-            end.into_iter().chain(self.missing.iter().map(String::as_str)).collect();
+        let missing: Vec<String> =
+            end.into_iter().map(str::to_owned).chain(self.missing()).collect();
         self.results.partial = (!missing.is_empty()).then(|| missing.join(" "));
         self.write()?;
         self.progress.end();
@@ -163,9 +162,9 @@ impl Session {
         Ok((self.results.clone(), page))
     }
 
-    /// What was left out or went wrong.
-    pub(crate) fn missing(&self) -> &[String] {
-        &self.missing
+    /// What was left out or went wrong, in all parts of the run.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        self.missing.iter().chain(&self.failed).cloned().collect()
     }
 
     fn write(&mut self) -> Result<()> {
@@ -179,6 +178,13 @@ impl Session {
             self.progress.line(&format!("the machine is not calibrated: {error:#}"));
         }
     }
+}
+
+/// What failed in an experiment, in a sentence.
+fn failures_of(name: &str, notebook: &Notebook) -> Option<String> {
+    let all = notebook.failures();
+    let sentence = format!("{name}: {} failed, such as {}", all.len(), all.first()?);
+    Some(format!("{}.", described::one_line(&sentence)))
 }
 
 impl Surroundings for Session {
@@ -216,6 +222,13 @@ impl Surroundings for Session {
         }
         if notebook.is_over && !self.state.over.contains(&name) {
             self.state.over.push(name.clone());
+        }
+        let made = &mut self.results.made;
+        made.failed = self.failed.iter().cloned().chain(failures_of(&name, notebook)).collect();
+        if notebook.next_point > 0 {
+            made.unfinished.insert(name.clone(), notebook.next_point as u32);
+        } else {
+            made.unfinished.remove(&name);
         }
         self.state.spent.insert(name, spent);
         let unfinished = "It is being measured, or it ended without a word.".to_owned();

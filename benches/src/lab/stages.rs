@@ -10,7 +10,7 @@ mod linux;
 mod paper;
 
 use anyhow::{Context as _, Result};
-use lab::plan::{LabOptions, LabSetup, listed};
+use lab::plan::{ExperimentName, LabOptions, LabSetup, listed};
 use lab::{Direction, Figure, FigureKind, SecondAxis, Series};
 use serde_json::Value;
 
@@ -87,6 +87,8 @@ pub(crate) struct SendStages {
     programs: Programs,
     sizes: Vec<u32>,
     setups: Vec<StageSetup>,
+    /// Of the command that repeats a figure, besides those of its axis.
+    more_words: String,
     /// Made when they are needed first, and kept.
     instances: Vec<Option<Instance>>,
     linux: Option<LinuxSends>,
@@ -110,6 +112,7 @@ impl SendStages {
             sizes: given.unwrap_or_else(|| usual.to_vec()),
             instances: setups.iter().map(|_| None).collect(),
             setups,
+            more_words: options.kept_words(ExperimentName::Stages),
             linux: None,
         }
     }
@@ -154,7 +157,7 @@ impl LabExperiment for SendStages {
             unit: "µs",
             direction: Direction::Lower,
             base: None,
-            words: format!("stages --size {}", listed(&self.sizes)),
+            words: format!("stages --size {}{}", listed(&self.sizes), self.more_words),
             is_judged: true,
             kind: FigureKind::StackedBars,
             second: Some(SecondAxis {

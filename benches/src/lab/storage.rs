@@ -14,7 +14,7 @@ mod paper;
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
-use lab::plan::{LabOptions, StorageCipher};
+use lab::plan::{ExperimentName, LabOptions, StorageCipher};
 use lab::statistics::median;
 use lab::{Direction, Figure, FigureKind};
 
@@ -51,6 +51,8 @@ pub(crate) struct DiskTransfers {
     axes: Vec<DiskAxis>,
     cipher: StorageCipher,
     seconds: f64,
+    /// Of the command that repeats a figure, besides those of its axis.
+    more_words: String,
     /// By set-up and delay. Made when they are needed first. Those without a delay are kept, and of
     /// each set-up one with a delay.
     ready: BTreeMap<(usize, u32), ReadyDisk>,
@@ -116,6 +118,7 @@ impl DiskTransfers {
             axes: axes(options),
             cipher: options.cipher.unwrap_or_default(),
             seconds: if options.quick { QUICK_SECONDS } else { SECONDS },
+            more_words: options.kept_words(ExperimentName::Storage),
             ready: BTreeMap::new(),
             made: 0,
         }
@@ -193,7 +196,7 @@ impl LabExperiment for DiskTransfers {
             unit: figure.unit,
             direction: figure.direction,
             base: (figure.unit != "%").then(|| self.base()),
-            words: axis.words(self.cipher),
+            words: axis.words(self.cipher) + &self.more_words,
             is_judged: figure.name == "rate",
             kind: FigureKind::Lines,
             second: None,

@@ -144,7 +144,7 @@ impl Streams {
             count: if options.quick { QUICK_COUNT } else { COUNT },
             setups: chosen(options),
             programs: programs.clone(),
-            more_words: options.only_words() + &peer_words(peers),
+            more_words: options.kept_words(name) + &peer_words(peers),
         }
     }
 

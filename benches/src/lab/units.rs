@@ -7,7 +7,7 @@
 //! so the native API is measured for sending only. The other end is a kernel program with long
 //! writes and reads.
 
-use lab::plan::{LabOptions, listed};
+use lab::plan::{ExperimentName, LabOptions, listed};
 use lab::{Direction, Figure, FigureKind, Point, SecondAxis, Series};
 
 use super::derived::{paper_series, ratios};
@@ -61,8 +61,8 @@ impl UnitSweep {
         };
         let [bytes, areas] = [(&options.unit, bytes), (&options.areas, areas)]
             .map(|(given, usual)| given.as_ref().map_or(usual, |places| places.all()));
-        let only = options.only_words();
-        let words = format!("throughput --unit {} --areas {}{only}", listed(bytes), listed(areas));
+        let kept = options.kept_words(ExperimentName::Throughput);
+        let words = format!("throughput --unit {} --areas {}{kept}", listed(bytes), listed(areas));
         let cells = bytes.iter().flat_map(|bytes| areas.iter().map(|areas| (*bytes, *areas)));
         let cells = if is_wanted { cells.collect() } else { Vec::new() };
         Self { cells, words, total }

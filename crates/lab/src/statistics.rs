@@ -6,10 +6,13 @@
 //!
 //! With `n` samples no interval of the median can be surer than `1 - 2 / 2^n`. So five samples give
 //! at most 93.75 %, and their interval is from the least to the greatest one.
+//!
+//! Outliers are counted, and stay in: nothing is left out because it is far away.
 
 mod bootstrap;
 mod comparison;
 mod median;
+mod outliers;
 mod precision;
 #[cfg(test)]
 mod tests;
@@ -17,4 +20,5 @@ mod tests;
 pub use bootstrap::{Interval, median_interval, ratio_interval};
 pub use comparison::{adjusted, difference, distance};
 pub use median::{median, quantile};
+pub use outliers::outliers;
 pub use precision::{NOISY, Precision, Verdict};

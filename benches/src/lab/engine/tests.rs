@@ -117,6 +117,12 @@ fn rounds_at(experiment: &lab::Experiment, series: usize, x: usize) -> usize {
     experiment.figures[0].series[series].points[x].by_round().len()
 }
 
+/// The numbers of the rounds of a point, one for each sample.
+fn numbers_at(experiment: &lab::Experiment, series: usize, x: usize) -> Vec<u32> {
+    let samples = &experiment.figures[0].series[series].points[x].samples;
+    samples.iter().map(|sample| sample.round).collect()
+}
+
 #[test]
 fn a_still_point_ends_and_a_noisy_one_goes_on_until_the_time_is_up() {
     let (mut fake, mut around) = fake(u32::MAX);
@@ -166,23 +172,90 @@ fn an_interrupted_run_goes_on_where_it_was() {
     let end = run(&mut first, &mut notebook, limits(60), &mut around).unwrap();
     assert_eq!((end, notebook.is_over), (EngineEnd::Interrupted, false));
     let earlier = around.kept.unwrap();
-    // The second round has one turn of the first point, and what was cut off is no failure.
+    // The second round has the turn of the first point, and what was cut off is no failure.
+    assert_eq!((notebook.round, notebook.next_point), (1, 1));
     assert_eq!([0, 1].map(|series| rounds_at(&earlier, series, 0)), [2, 2]);
     assert_eq!([0, 1].map(|series| rounds_at(&earlier, series, 1)), [1, 1]);
     assert_eq!(around.failures, [""; 0]);
 
     let (mut second, mut around) = fake(u32::MAX);
     let mut notebook = Notebook::new("rtt", "Round trips", &second);
-    notebook.restore(&earlier);
+    notebook.restore(&earlier, 1);
     notebook.spent = Duration::from_secs(9);
-    assert_eq!(notebook.round, 2);
+    assert_eq!((notebook.round, notebook.next_point), (1, 1));
     run(&mut second, &mut notebook, limits(60), &mut around).unwrap();
     let found = around.kept.unwrap();
-    let samples = &found.figures[0].series[0].points[0].samples;
-    let rounds: Vec<u32> = samples.iter().map(|sample| sample.round).collect();
-    assert_eq!(rounds, [0, 1, 2, 3, 4, 5]);
+    // The still point is known well enough after these, and not before this run has measured it.
+    assert_eq!(numbers_at(&found, 0, 0), [0, 1, 2, 3, 4, 5]);
+    let noisy = numbers_at(&found, 1, 1);
+    assert_eq!(noisy, (0..noisy.len() as u32).collect::<Vec<_>>());
     // No time for warming up is spent again. A turn of two seconds would have ended too late.
     assert_eq!(notebook.spent, Duration::from_secs(59));
+}
+
+/// A run of so many rounds, of which `earlier` is known, that is interrupted after so many
+/// measurements. What is known afterwards, and the points of a round that is not whole.
+fn part(
+    rounds: u32,
+    earlier: Option<(lab::Experiment, usize)>,
+    left: u32,
+) -> (EngineEnd, (lab::Experiment, usize)) {
+    let (mut fake, mut around) = fake(left);
+    let mut notebook = Notebook::new("rtt", "Round trips", &fake);
+    if let Some((earlier, points)) = &earlier {
+        notebook.restore(earlier, *points);
+    }
+    let limits = EngineLimits { rounds: Some(rounds), ..limits(60) };
+    let end = run(&mut fake, &mut notebook, limits, &mut around).unwrap();
+    let found = around.kept.unwrap();
+    // As the session does, which keeps what it has if nothing was found.
+    let found = match earlier {
+        Some((earlier, _)) if found.figures.is_empty() => earlier,
+        _ => found,
+    };
+    (end, (found, notebook.next_point))
+}
+
+#[test]
+fn a_run_that_goes_on_has_each_round_of_each_point_wherever_it_was_interrupted() {
+    for rounds in [1, 2] {
+        let all = 2 + rounds * 4;
+        for (first, second) in (1..=all).flat_map(|it| (1..=all).map(move |then| (it, then))) {
+            let (end, found) = part(rounds, None, first);
+            assert_eq!(end, EngineEnd::Interrupted);
+            let (_, found) = part(rounds, Some(found), second);
+            for figure in &found.0.figures {
+                for x in 0..figure.places().len() {
+                    let of = |series: usize| numbers_at(&found.0, series, x);
+                    assert_eq!(of(0), of(1), "a turn is whole: {first}, {second}");
+                }
+            }
+            let (end, (found, points)) = part(rounds, Some(found), u32::MAX);
+            assert_eq!((end, points), (EngineEnd::Done, 0));
+            for (series, x) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                let numbers = numbers_at(&found, series, x);
+                assert_eq!(numbers, (0..rounds).collect::<Vec<_>>(), "{first}, {second}");
+            }
+        }
+    }
+}
+
+#[test]
+fn failures_before_an_interruption_are_counted_with_later_ones() {
+    let (mut fake, mut around) = fake(u32::MAX);
+    let mut notebook = Notebook::new("rtt", "Round trips", &fake);
+    let limits = EngineLimits { rounds: Some(1), ..limits(60) };
+    run(&mut fake, &mut notebook, limits, &mut around).unwrap();
+    let mut count = |earlier: &lab::Experiment| {
+        let mut notebook = Notebook::new("rtt", "Round trips", &fake);
+        notebook.restore(earlier, 0);
+        notebook.warm((0, 0), &fake.measure(0, 0).unwrap());
+        notebook.fail((0, 0), "it was ended".to_owned());
+        let found = notebook.experiment(&fake);
+        (found.figures[0].series[0].points[0].discarded, found)
+    };
+    let (first, found) = count(&around.kept.unwrap());
+    assert_eq!((first, count(&found).0), (1, 2));
 }
 
 /// What is left of six rounds in which a set-up always fails.

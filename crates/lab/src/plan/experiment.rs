@@ -192,7 +192,7 @@ impl ExperimentName {
             Self::Stages => &["--size", BUILDS],
             Self::Handover => &["--size", "--relays"],
             Self::Throughput => &["--size", "--unit", "--areas", "--peers", BUILDS],
-            Self::Calls => &["--batch"],
+            Self::Calls => &["--batch", "--frames"],
             Self::Scale => &["--connections", "--programs", BUILDS],
             Self::Storage => &["--size", "--delay", "--cipher", BUILDS],
             Self::Packets => &["--size", "--delay"],

@@ -51,8 +51,8 @@ pub struct LabOptions {
     /// Go on with the run of this directory, where it was interrupted
     #[arg(long = "continue", value_name = "DIR", conflicts_with_all = [
         "experiments", "quick", "time", "rounds", "out", "only", "length", "power", "gateways",
-        "load", "network_load", "count", "size", "batch", "unit", "areas", "relays", "steps",
-        "connections", "programs", "loss", "delay", "queue", "cipher", "peers", "before",
+        "load", "network_load", "count", "size", "batch", "frames", "unit", "areas", "relays",
+        "steps", "connections", "programs", "loss", "delay", "queue", "cipher", "peers", "before",
     ])]
     pub resume: Option<PathBuf>,
     /// Measure only these set-ups
@@ -94,6 +94,9 @@ pub struct LabOptions {
     /// calls: calls that travel together, 1 to 1000; A..B doubles
     #[arg(long, value_name = "CALLS", value_parser = |word: &str| BATCHES.parse(word))]
     pub batch: Option<Places>,
+    /// calls: frames of a TAP device alone, or beside the calls of --batch; needs root
+    #[arg(long)]
+    pub frames: bool,
     /// scale: connections of one program, 1 to 10000; A..B doubles
     #[arg(long, value_name = "N", value_parser = |word: &str| CONNECTIONS.parse(word))]
     pub connections: Option<Places>,
@@ -160,12 +163,18 @@ impl LabOptions {
         self.only.contains(&setup)
     }
 
-    /// The choice of set-ups, as words behind others; empty without one.
+    /// What the command of a figure keeps of these options, besides its axis: a quick run measures
+    /// other set-ups and smaller samples, and `--only` chooses set-ups. Words behind others.
     #[must_use]
-    pub fn only_words(&self) -> String {
-        let only = self.only.iter().filter_map(ValueEnum::to_possible_value);
-        let only: Vec<String> = only.map(|setup| setup.get_name().to_owned()).collect();
-        if only.is_empty() { String::new() } else { format!(" --only {}", only.join(",")) }
+    pub fn kept_words(&self, experiment: ExperimentName) -> String {
+        let quick = if self.quick { " --quick" } else { "" };
+        let own = self.only.iter().filter(|setup| experiment.setups().contains(setup));
+        let own = own.filter_map(ValueEnum::to_possible_value);
+        let own: Vec<String> = own.map(|setup| setup.get_name().to_owned()).collect();
+        match own.is_empty() {
+            true => quick.to_owned(),
+            false => format!("{quick} --only {}", own.join(",")),
+        }
     }
 
     /// The modes in which both ends are on Tasuki: those that are named; without any, split and
@@ -200,13 +209,9 @@ impl LabOptions {
         Some(format!("--only names no set-up of {none}: name one of {has}, or leave {none} out"))
     }
 
-    /// Checks what single options cannot: each axis belongs to a chosen experiment.
-    ///
-    /// # Errors
-    /// A sentence about the first fault.
-    pub fn check(&self) -> Result<(), String> {
-        let chosen = self.chosen();
-        let given = [
+    /// Options that belong to some experiments, and whether they are given.
+    fn own_options(&self) -> [(&'static str, bool); 21] {
+        [
             ("--length", self.length.is_some()),
             ("--power", !self.power.is_empty()),
             ("--gateways", self.gateways.is_some()),
@@ -215,6 +220,7 @@ impl LabOptions {
             ("--count", self.count.is_some()),
             ("--size", self.size.is_some()),
             ("--batch", self.batch.is_some()),
+            ("--frames", self.frames),
             ("--relays", self.relays.is_some()),
             ("--unit", self.unit.is_some()),
             ("--areas", self.areas.is_some()),
@@ -227,7 +233,16 @@ impl LabOptions {
             ("--cipher", self.cipher.is_some()),
             ("--peers", self.peers.is_some()),
             ("--before", self.before.is_some()),
-        ];
+        ]
+    }
+
+    /// Checks what single options cannot: each axis belongs to a chosen experiment.
+    ///
+    /// # Errors
+    /// A sentence about the first fault.
+    pub fn check(&self) -> Result<(), String> {
+        let chosen = self.chosen();
+        let given = self.own_options();
         for (option, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
             if !chosen.iter().any(|it| it.axes().contains(&option)) {
                 let of = ExperimentName::EACH.into_iter().filter(|it| it.axes().contains(&option));

@@ -53,6 +53,7 @@ fn wrong_values_are_refused_with_the_rule() {
         ("loops --steps 5000", "steps from 1 to 4096"),
         ("scale --programs 0", "programs from 1 to 8"),
         ("loops --connections 2", "--connections belongs to scale"),
+        ("handover --frames", "--frames belongs to calls"),
         ("rtt --time 0s", "such as 90s"),
         ("rtt --continue there", "cannot be used with"),
         ("rtz", "rtt"),
@@ -74,6 +75,22 @@ fn both_ends_have_the_modes_that_are_named() {
         ("throughput --only split,fused", &[]),
     ] {
         assert_eq!(parsed(words).unwrap().modes_at_both_ends(BothEnds), modes, "{words}");
+    }
+}
+
+#[test]
+fn commands_of_figures_keep_what_their_experiment_has() {
+    use ExperimentName::{Calls, Rtt, Scale, Stages};
+    for (words, of, kept) in [
+        ("rtt", Rtt, ""),
+        ("rtt --quick", Rtt, " --quick"),
+        ("stages --only fused", Stages, " --only fused"),
+        ("rtt --quick --only linux,wire", Rtt, " --quick --only linux,wire"),
+        // Set-ups of others are left out, and so is a choice that the experiment does not have.
+        ("rtt scale --only library,linux", Scale, " --only linux"),
+        ("--quick --only split", Calls, " --quick"),
+    ] {
+        assert_eq!(parsed(words).unwrap().kept_words(of), kept, "{words}");
     }
 }
 

@@ -162,7 +162,7 @@ fn builds(results: &Results) -> Option<String> {
 
 fn noise(points: &[&PointView]) -> String {
     let noisy = points.iter().filter(|point| point.noisy).count();
-    let discarded: u32 = points.iter().map(|point| point.discarded).sum();
+    let discarded: u32 = points.iter().map(|point| point.counts.discarded).sum();
     let percent = short(100.0 * NOISY);
     let more = match discarded {
         0 => String::new(),

@@ -53,7 +53,8 @@ const heatMaps = (Plot, { make, short, place }) => {
     }
 
     names() {
-      return [{ text: this.figure.series[this.layer].name }];
+      const names = [{ text: this.figure.series[this.layer].name }];
+      return this.cells(this.layer).some((cell) => cell.noisy) ? [...names, { text: "~: noisy" }] : names;
     }
 
     // Cells of a map: column, row, and what was measured.
@@ -62,9 +63,9 @@ const heatMaps = (Plot, { make, short, place }) => {
       const series = this.figure.series[layer];
       const isOne = this.ratios && series.is_base;
       const raw = this.ratios && !isOne ? series.ratios : series.values;
-      return raw.map(([x, middle, low, high, rounds, y]) => {
+      return raw.map(([x, middle, low, high, rounds, y, noisy]) => {
         const [m, l, h] = isOne ? [1, 1, 1] : [middle, low, high];
-        return { x, y, middle: m, low: l, high: h, rounds, column: places.indexOf(x), row: rows.indexOf(y) };
+        return { x, y, middle: m, low: l, high: h, rounds, noisy, column: places.indexOf(x), row: rows.indexOf(y) };
       });
     }
 
@@ -104,7 +105,8 @@ const heatMaps = (Plot, { make, short, place }) => {
       const part = scale(cell.middle);
       const [x, y] = [left + wide * cell.column, top + ROW * cell.row];
       const isChosen = cell.column === this.chosen[0] && cell.row === this.chosen[1];
-      const text = wide < 40 ? cell.middle.toPrecision(2).replace(/\.0$/, "") : short(cell.middle);
+      const value = wide < 40 ? cell.middle.toPrecision(2).replace(/\.0$/, "") : short(cell.middle);
+      const text = cell.noisy ? `${value}~` : value;
       return make("g", { class: isChosen ? "cell chosen" : "cell" },
         make("title", {}, this.said(cell)),
         make("rect", { x: (x + 1).toFixed(1), y: y + 1, width: Math.max(1, wide - 2).toFixed(1), height: ROW - 2, fill: colour(part) }),
@@ -118,7 +120,7 @@ const heatMaps = (Plot, { make, short, place }) => {
     said(cell) {
       const series = this.figure.series[this.layer];
       const at = `${place(cell.x, this.figure.x_unit)} × ${place(cell.y, this.figure.second.unit || "")}`;
-      const how = series.is_reference ? "not measured here" : `${short(cell.low)} to ${short(cell.high)}, ${cell.rounds} rounds`;
+      const how = series.is_reference ? "not measured here" : `${short(cell.low)} to ${short(cell.high)}, ${cell.rounds} rounds${cell.noisy ? ", noisy" : ""}`;
       return `${series.name}, ${at}: ${short(cell.middle)} ${this.unit()} (${how})`;
     }
 
@@ -158,6 +160,9 @@ const heatMaps = (Plot, { make, short, place }) => {
       check(`${name}: a cell for each point`, drawn().length === this.cells(this.layer).length && drawn().length > 0);
       check(`${name}: each cell has its value`, drawn().every((cell) => /\d/.test(cell.querySelector("text").textContent)));
       check(`${name}: values fit into their cells`, drawn().every((cell) => cell.querySelector("text").getBBox().width <= cell.querySelector("rect").getBBox().width));
+      const marked = drawn().filter((cell) => cell.querySelector("text").textContent.endsWith("~")).length;
+      const noisy = this.cells(this.layer).filter((cell) => cell.noisy).length;
+      check(`${name}: noisy cells are marked: ${noisy}`, marked === noisy);
       const before = look();
       press("ArrowRight");
       check(`${name}: a key goes to another cell and reads it`, this.reading.textContent.length > 10 && (look() !== before || drawn().length < 2));

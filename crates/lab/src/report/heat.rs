@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use super::escape::text;
-use super::frame::{RIGHT, opening};
+use super::frame::{RIGHT, closing, opening};
 use super::number::{place, short};
 use super::view::{FigureView, SeriesView};
 
@@ -65,13 +65,13 @@ impl HeatScale {
 pub(super) fn svg(figure: &FigureView) -> String {
     let maps = figure.series.iter().filter(|series| !series.points.is_empty());
     let height = ROW.mul_add(figure.second_places.len() as f64, ROOM);
-    let mut svg = opening(figure, TOP + height * maps.clone().count() as f64);
+    let whole = TOP + height * maps.clone().count() as f64;
+    let mut svg = opening(figure, whole);
     let scale = HeatScale::of(figure);
     for (at, series) in maps.enumerate() {
         map(&mut svg, figure, series, &scale, TOP + height * at as f64);
     }
-    svg.push_str("</svg>\n");
-    svg
+    svg + &closing(figure, whole)
 }
 
 fn map(svg: &mut String, figure: &FigureView, series: &SeriesView, scale: &HeatScale, top: f64) {
@@ -115,7 +115,7 @@ fn map(svg: &mut String, figure: &FigureView, series: &SeriesView, scale: &HeatS
             left + width / 2.0,
             above + ROW / 2.0 + 4.0,
             short(point.value.middle),
-            if point.noisy && !series.is_reference { "~" } else { "" },
+            if point.noisy { "~" } else { "" },
         );
     }
     let second = figure.second.as_ref().map_or("", |second| &second.title);

@@ -77,7 +77,7 @@
     constructor(host, figure) {
       this.figure = figure;
       this.host = host;
-      this.bySeries = figure.places.length === 1;
+      this.bySeries = figure.places.length === 1 && figure.kind !== "histogram";
       this.log = { x: figure.x_log && !this.bySeries, y: false };
       this.ratios = false;
       this.hidden = new Set();
@@ -129,7 +129,8 @@
     // What the legend of a picture says.
     names() {
       const shown = this.keys.map((key, at) => ({ key, at })).filter(({ at }) => !this.hidden.has(at));
-      return shown.map(({ key, at }) => ({ colour: getComputedStyle(key.querySelector(".curve")).stroke, text: this.figure.series[at].name }));
+      const names = shown.map(({ key, at }) => ({ colour: getComputedStyle(key.querySelector(".curve")).stroke, text: this.figure.series[at].name }));
+      return this.canvas.querySelector(".noisy") ? [...names, { text: "hollow: noisy" }] : names;
     }
 
     legend() {
@@ -160,9 +161,10 @@
       return make("path", { class: "curve", d: path, "stroke-dasharray": dash });
     }
 
-    dot(x, y, at) {
+    // A noisy point's is hollow.
+    dot(x, y, at, noisy) {
       const shape = this.figure.series[at].is_base ? SHAPES[0] : SHAPES[at % SHAPES.length];
-      return make("path", { class: "dot", d: `M${x.toFixed(1)} ${y.toFixed(1)}${shape}` });
+      return make("path", { class: noisy ? "dot noisy" : "dot", d: `M${x.toFixed(1)} ${y.toFixed(1)}${shape}` });
     }
 
     // All points that can be drawn: place and values in the axes' own units.
@@ -172,11 +174,11 @@
         if (this.hidden.has(at)) return;
         const isOne = this.ratios && series.is_base;
         const raw = this.ratios && !isOne ? series.ratios : series.values;
-        for (const [x, middle, low, high, rounds] of raw) {
+        for (const [x, middle, low, high, rounds, , noisy] of raw) {
           const [m, l, h] = isOne ? [1, 1, 1] : [middle, low, high];
           if ((this.log.x && x <= 0) || (this.log.y && l <= 0)) continue;
           const own = (value) => (this.log.y ? Math.log10(value) : value);
-          points.push({ at, raw: [x, m, l, h, rounds], x: this.bySeries ? at : this.log.x ? Math.log10(x) : x, middle: own(m), low: own(l), high: own(h) });
+          points.push({ at, raw: [x, m, l, h, rounds, noisy], x: this.bySeries ? at : this.log.x ? Math.log10(x) : x, middle: own(m), low: own(l), high: own(h) });
         }
       });
       return points;
@@ -192,7 +194,8 @@
       };
       const least = (values, or) => (values.length ? Math.min(...values) : or);
       const most = (values, or) => (values.length ? Math.max(...values) : or);
-      const places = points.map((point) => point.x);
+      const isHistogram = this.figure.kind === "histogram";
+      const places = points.flatMap((point) => (isHistogram ? [point.x, this.classEnd(point)] : [point.x]));
       const floor = this.log.y || this.ratios ? Infinity : 0;
       this.view = {
         x: this.bySeries ? [-0.5, this.figure.series.length - 0.5] : range(least(places, 0), most(places, 1)),
@@ -243,23 +246,31 @@
       for (const point of this.points()) {
         const group = groups.get(point.at) || { path: "", bars: "", dots: [] };
         groups.set(point.at, group);
+        if (this.figure.kind === "histogram") {
+          group.path += this.step(point);
+          continue;
+        }
         const [x, y] = [this.across(point.x), this.up(point.middle)];
-        group.path += this.figure.kind === "histogram" ? this.step(point) : `${group.path ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`;
+        group.path += `${group.path ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`;
         group.bars += `M${x.toFixed(1)} ${this.up(point.low).toFixed(1)}V${this.up(point.high).toFixed(1)}`;
-        group.dots.push(this.dot(x, y, point.at));
+        group.dots.push(this.dot(x, y, point.at, point.raw[5]));
       }
       return [...groups].map(([at, group]) =>
         make("g", { class: `series ${this.colour(at)}`, "data-series": at }, make("title", {}, this.figure.series[at].name), this.curve(group.path, at), make("path", { class: "bar", d: group.bars }), ...group.dots),
       );
     }
 
-    // A class of a histogram: from its place to where the next one can begin.
-    step(point) {
+    // Where a class of a histogram ends: where the next one can begin.
+    classEnd(point) {
       const places = this.figure.places;
       const ratio = Math.min(...places.slice(1).map((place, at) => place / places[at]), 1.2);
-      const end = this.log.x ? point.x + Math.log10(ratio) : point.x * ratio;
+      return this.log.x ? point.x + Math.log10(ratio) : point.x * ratio;
+    }
+
+    // The column of a class, without noise of its own: no mark, no interval.
+    step(point) {
       const ground = this.log.y ? this.box.bottom : this.up(0);
-      const [from, to] = [this.across(point.x), this.across(end)];
+      const [from, to] = [this.across(point.x), this.across(this.classEnd(point))];
       return `M${from.toFixed(1)} ${ground.toFixed(1)}V${this.up(point.middle).toFixed(1)}H${to.toFixed(1)}V${ground.toFixed(1)}`;
     }
 
@@ -305,9 +316,10 @@
 
     say(point) {
       const series = this.figure.series[point.at];
-      const [x, middle, low, high, rounds] = point.raw;
+      const [x, middle, low, high, rounds, noisy] = point.raw;
       const unit = this.ratios ? `times ${this.figure.base}` : this.figure.unit;
-      this.reading.textContent = `${series.name}, ${place(x, this.figure.x_unit)}: ${short(middle)} ${unit} (${series.is_reference ? "not measured here" : `${short(low)} to ${short(high)}, ${rounds} rounds`})`;
+      const how = series.is_reference ? "not measured here" : `${short(low)} to ${short(high)}, ${rounds} rounds${noisy ? ", noisy" : ""}`;
+      this.reading.textContent = `${series.name}, ${place(x, this.figure.x_unit)}: ${short(middle)} ${unit} (${how})`;
     }
 
     // The pointer's place on the canvas.
@@ -466,6 +478,29 @@
     }
     key("n");
     check(`${name}: a key reads a point`, plot.reading.textContent.includes("rounds"));
+    const hollow = [...plot.canvas.querySelectorAll(".dot.noisy")];
+    const noisy = plot.points().filter((point) => point.raw[5]).length;
+    const paper = getComputedStyle(document.body).backgroundColor;
+    check(`${name}: noisy points are hollow: ${noisy}`, hollow.length === noisy && hollow.every((dot) => getComputedStyle(dot).fill === paper));
+    if (plot.figure.kind === "histogram") testColumns(plot, check);
+  }
+
+  // A column for each class, side by side, as high as its value; no marks and no intervals.
+  function testColumns(plot, check) {
+    const name = plot.figure.id;
+    plot.figure.series.forEach((series, at) => {
+      const group = plot.canvas.querySelector(`g.series[data-series="${at}"]`);
+      const path = group.querySelector(".curve").getAttribute("d");
+      const columns = path.split("M").slice(1).map((column) => column.split(/[ VH]/).map(Number));
+      check(`${name}: ${series.name} has a column for each class: ${columns.length}`, columns.length === series.values.length);
+      const inOrder = columns.every(([from, , , to], next) => from < to && to <= (columns[next + 1]?.[0] ?? plot.box.right) + 0.2);
+      check(`${name}: columns of ${series.name} stand beside each other`, inOrder);
+      const heights = columns.map(([, ground, top]) => ground - top);
+      const parts = (values) => values.map((value) => value / Math.max(...values));
+      const expected = parts(series.values.map((value) => value[1]));
+      check(`${name}: columns of ${series.name} are as high as their values`, parts(heights).every((part, of) => Math.abs(part - expected[of]) < 0.01));
+      check(`${name}: ${series.name} has no marks`, !group.querySelector(".dot") && !group.querySelector(".bar").getAttribute("d"));
+    });
   }
 
   // Times in units of the machine, and absolute again.
@@ -497,6 +532,8 @@
       if (plot.test) plot.test(check, press);
       else testLines(plot, check, press);
       const png = await picture(plot);
+      const isNoisy = plot.figure.series.some((series) => series.values.some((value) => value[6]));
+      check(`${name}: a sentence about noisy points where it has one`, Boolean(plot.host.parentElement.querySelector(".noise")) === isNoisy);
       check(`${name}: a picture of it`, png.startsWith("data:image/png;base64,") && png.length > 3000);
     }
     if (units) testUnits(plots, check, units);

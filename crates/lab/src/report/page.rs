@@ -114,7 +114,7 @@ fn one_figure(html: &mut String, figure: &FigureView) {
         html,
         "<article id=\"{id}\"><h3>{title}</h3>\n<p class=\"about\">{} by {}; {}.{}{}</p>\n\
          <div class=\"plot\" data-figure=\"{id}\">\
-         <noscript>{}</noscript></div>",
+         <noscript>{}</noscript></div>{}",
         text(values(figure)),
         text(&axes(figure)),
         figure.better(),
@@ -123,6 +123,9 @@ fn one_figure(html: &mut String, figure: &FigureView) {
             format!(" × is the ratio to {} within rounds.", text(base))
         }),
         picture::svg(figure),
+        figure.noise_note().map_or(String::new(), |note| {
+            format!("\n<p class=\"about noise\">{}</p>", text(&note))
+        }),
     );
     let _ = writeln!(
         html,

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::escape::text;
-use super::frame::{COLOURS, RIGHT, opening};
+use super::frame::{COLOURS, RIGHT, closing, opening};
 use super::number::{place, short};
 use super::scale::AxisScale;
 use super::view::{FigureView, SeriesView};
@@ -36,12 +36,15 @@ const NAMES: f64 = 90.0;
 
 /// The plot.
 pub(super) fn svg(figure: &FigureView) -> String {
-    let by_series = figure.places.len() == 1;
+    let by_series = figure.places.len() == 1 && !figure.is_histogram();
+    let class = figure.is_histogram().then(|| class_ratio(&figure.places));
     let x = if by_series {
         let last = figure.series.len().saturating_sub(1) as f64;
         AxisScale::around([-0.3, last + 0.3].into_iter(), Scale::Linear, LEFT, RIGHT)
     } else {
-        AxisScale::around(figure.places.iter().copied(), figure.x_scale, LEFT, RIGHT)
+        // The last column ends where a further class would begin.
+        let end = figure.places.last().and_then(|last| Some(last * class?));
+        AxisScale::around(figure.places.iter().copied().chain(end), figure.x_scale, LEFT, RIGHT)
     };
     let points = figure.series.iter().flat_map(|series| &series.points);
     let values = points.flat_map(|point| [point.value.low, point.value.high]);
@@ -55,7 +58,6 @@ pub(super) fn svg(figure: &FigureView) -> String {
     for (at, series) in figure.series.iter().enumerate() {
         let marks = Marks::of(series, at);
         let shift = by_series.then_some(at as f64);
-        let class = figure.is_histogram().then(|| class_ratio(&figure.places));
         let _ = writeln!(svg, "<g>{}</g>", curve(series, &marks, (&x, &y), shift, class));
         let left = LEFT + (at % columns) as f64 * (RIGHT - LEFT) / columns as f64;
         let line = legend + LINE * (at / columns) as f64;
@@ -64,13 +66,12 @@ pub(super) fn svg(figure: &FigureView) -> String {
             svg,
             "<g>{}{}<text x=\"{}\" y=\"{}\">{name}</text></g>",
             marks.line(&format!("M{left} {line}h24")),
-            marks.mark(left + 12.0, line),
+            marks.mark(left + 12.0, line, false),
             left + SAMPLE,
             line + 4.0,
         );
     }
-    svg.push_str("</svg>\n");
-    svg
+    svg + &closing(figure, height)
 }
 
 /// As many as have room for the longest name.
@@ -154,7 +155,7 @@ fn curve(
         let bar = format!("M{across:.1} {low:.1}V{high:.1}");
         let colour = marks.colour;
         let _ = write!(rest, "<path d=\"{bar}\" stroke=\"{colour}\" stroke-opacity=\"0.5\"/>");
-        rest.push_str(&marks.mark(across, middle));
+        rest.push_str(&marks.mark(across, middle, point.noisy));
     }
     marks.line(&line) + &rest
 }
@@ -185,13 +186,19 @@ impl Marks {
         format!("<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>")
     }
 
-    fn mark(&self, x: f64, y: f64) -> String {
+    /// A noisy point's mark is hollow: it has the colour of the paper inside.
+    fn mark(&self, x: f64, y: f64, noisy: bool) -> String {
         let shape = match self.shape {
             0 => "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0",
             1 => "m-3.5 -3.5h7v7h-7z",
             2 => "m0 -5l4.6 8h-9.2z",
             _ => "m0 -5l5 5l-5 5l-5 -5z",
         };
-        format!("<path d=\"M{x:.1} {y:.1}{shape}\" fill=\"{}\"/>", self.colour)
+        let colour = self.colour;
+        let paint = match noisy {
+            true => format!("fill=\"#ffffff\" stroke=\"{colour}\" stroke-width=\"1.5\""),
+            false => format!("fill=\"{colour}\""),
+        };
+        format!("<path d=\"M{x:.1} {y:.1}{shape}\" {paint}/>")
     }
 }

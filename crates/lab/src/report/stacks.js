@@ -45,7 +45,8 @@ const stackedBars = (Plot, { make, short, place, linearTicks }) => {
     names() {
       const shown = this.keys.map((key, at) => ({ key, at })).filter(({ at }) => !this.hidden.has(at));
       const colour = (key) => getComputedStyle(key.querySelector(".part")).fill;
-      return shown.map(({ key, at }) => ({ colour: colour(key), strength: this.strength(at), text: key.textContent }));
+      const names = shown.map(({ key, at }) => ({ colour: colour(key), strength: this.strength(at), text: key.textContent }));
+      return this.canvas.querySelector(".noisy") ? [...names, { text: "~: noisy" }] : names;
     }
 
     strength(part) {
@@ -62,10 +63,10 @@ const stackedBars = (Plot, { make, short, place, linearTicks }) => {
           const total = raw.reduce((sum, value) => sum + value[1], 0);
           const factor = this.shares && total > 0 ? 100 / total : 1;
           let from = 0;
-          const parts = raw.map(([, middle, low, high, rounds, part]) => {
+          const parts = raw.map(([, middle, low, high, rounds, part, noisy]) => {
             const begin = from;
             from += middle * factor;
-            return { at, x, part, begin, end: from, middle, low, high, rounds, share: total > 0 ? (100 * middle) / total : 0 };
+            return { at, x, part, begin, end: from, middle, low, high, rounds, noisy, share: total > 0 ? (100 * middle) / total : 0 };
           });
           bars.push({ at, parts, total, end: from });
         });
@@ -117,8 +118,11 @@ const stackedBars = (Plot, { make, short, place, linearTicks }) => {
         top += HEAD;
         for (const bar of all) {
           const name = this.figure.series[bar.at].name;
-          const most = narrow ? 15 : 30;
-          labels.push(make("text", { x: left - 6, y: top + 14, "text-anchor": "end" }, name.length > most ? `${name.slice(0, most - 1)}…` : name));
+          // The mark stands beside the name, since the bar's end may be out of sight.
+          const noisy = bar.parts.some((part) => part.noisy);
+          const most = (narrow ? 15 : 30) - (noisy ? 2 : 0);
+          const label = name.length > most ? `${name.slice(0, most - 1)}…` : name;
+          labels.push(make("text", { class: noisy ? "noisy" : "", x: left - 6, y: top + 14, "text-anchor": "end" }, noisy ? `${label} ~` : label));
           bars.push(this.bar(bar, top));
           top += ROW;
         }
@@ -150,7 +154,7 @@ const stackedBars = (Plot, { make, short, place, linearTicks }) => {
         const own = make("g", { class: `s${part.part % COLOURS}${isChosen ? " chosen" : ""}` }, make("title", {}, this.said(part)), rect);
         own.addEventListener("pointerenter", () => { this.reading.textContent = this.said(part); });
         if (to - from > 14) {
-          own.append(make("text", { class: part.part < COLOURS ? "on-part" : "on-pale", x: ((from + to) / 2).toFixed(1), y: top + 13, "text-anchor": "middle" }, String(part.part + 1)));
+          own.append(make("text", { class: part.part < COLOURS ? "on-part" : "on-pale", x: ((from + to) / 2).toFixed(1), y: top + 13, "text-anchor": "middle" }, this.number(part, to - from)));
         }
         group.append(own);
       }
@@ -161,9 +165,14 @@ const stackedBars = (Plot, { make, short, place, linearTicks }) => {
       return group;
     }
 
+    // Of a noisy part with its mark, where both have room.
+    number(part, room) {
+      return part.noisy && room > 26 ? `${part.part + 1}~` : String(part.part + 1);
+    }
+
     said(part) {
       const series = this.figure.series[part.at];
-      const how = series.is_reference ? "not measured here" : `${short(part.low)} to ${short(part.high)}, ${part.rounds} rounds`;
+      const how = series.is_reference ? "not measured here" : `${short(part.low)} to ${short(part.high)}, ${part.rounds} rounds${part.noisy ? ", noisy" : ""}`;
       return `${series.name}, ${place(part.x, this.figure.x_unit)}, ${this.figure.second.names[part.part]}: ${short(part.middle)} ${this.figure.unit}, ${short(part.share)} % of the bar (${how})`;
     }
 
@@ -207,6 +216,9 @@ const stackedBars = (Plot, { make, short, place, linearTicks }) => {
       const all = [parts(), bars()];
       const points = this.figure.series.reduce((sum, series) => sum + series.values.length, 0);
       check(`${name}: draws every part`, parts() === points && points > 0);
+      const marked = [...this.canvas.querySelectorAll("text.noisy")].filter((text) => text.textContent.endsWith(" ~")).length;
+      const noisy = this.groups().flatMap((group) => group.bars).filter((bar) => bar.parts.some((part) => part.noisy)).length;
+      check(`${name}: noisy bars are marked: ${noisy}`, marked === noisy);
       this.keys[0].click();
       check(`${name}: the legend hides a part`, parts() < all[0] && this.keys[0].getAttribute("aria-pressed") === "false");
       this.keys[0].click();

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use super::escape::text;
-use super::frame::{COLOURS, RIGHT, WIDTH, opening};
+use super::frame::{COLOURS, RIGHT, WIDTH, closing, opening};
 use super::number::{place, short};
 use super::scale::AxisScale;
 use super::view::{FigureView, SeriesView};
@@ -23,6 +23,8 @@ const LINE: f64 = 18.0;
 const COLUMNS: usize = 2;
 /// A number has room from here on.
 const ROOM: f64 = 12.0;
+/// And with the mark of a noisy point from here on.
+const MARK_ROOM: f64 = 24.0;
 /// How much of their colour the parts have, from the first six on.
 const STRENGTH: [f64; 4] = [1.0, 0.6, 0.35, 0.2];
 
@@ -39,7 +41,8 @@ pub(super) fn svg(figure: &FigureView) -> String {
     let height: f64 =
         figure.places.iter().map(|x| ROW.mul_add(bars(*x).count() as f64, HEAD)).sum();
     let lines = names.len().div_ceil(COLUMNS) as f64;
-    let mut svg = opening(figure, LINE.mul_add(lines, TOP + height + 50.0));
+    let whole = LINE.mul_add(lines, TOP + height + 50.0);
+    let mut svg = opening(figure, whole);
     let totals = figure.places.iter().flat_map(|x| bars(*x).map(|series| total(series, *x)));
     let scale = AxisScale::around(totals.chain([0.0]), Scale::Linear, LEFT, RIGHT);
     axis(&mut svg, &scale, TOP + height);
@@ -55,8 +58,7 @@ pub(super) fn svg(figure: &FigureView) -> String {
         }
     }
     legend(&mut svg, names, top + 44.0);
-    svg.push_str("</svg>\n");
-    svg
+    svg + &closing(figure, whole)
 }
 
 fn axis(svg: &mut String, scale: &AxisScale, bottom: f64) {
@@ -74,10 +76,12 @@ fn axis(svg: &mut String, scale: &AxisScale, bottom: f64) {
 
 fn bar(svg: &mut String, series: &SeriesView, x: f64, scale: &AxisScale, top: f64) {
     let (left, middle) = (LEFT - 6.0, top + 12.5);
-    let name = text(&series.name);
+    let points = || series.points.iter().filter(|point| point.x == x);
+    let noisy = if points().any(|point| point.noisy) { " ~" } else { "" };
+    let name = text(&series.name) + noisy;
     let _ = write!(svg, "<g><text x=\"{left}\" y=\"{middle}\" text-anchor=\"end\">{name}</text>");
     let mut sum = 0.0;
-    for point in series.points.iter().filter(|point| point.x == x) {
+    for point in points() {
         let (from, to) = (scale.at(sum), scale.at(sum + point.value.middle));
         sum += point.value.middle;
         let part = point.y as usize;
@@ -94,8 +98,9 @@ fn bar(svg: &mut String, series: &SeriesView, x: f64, scale: &AxisScale, top: f6
             let _ = write!(
                 svg,
                 "<text x=\"{at:.1}\" y=\"{middle}\" text-anchor=\"middle\" font-size=\"10\" \
-                 fill=\"{ink}\">{}</text>",
-                part + 1
+                 fill=\"{ink}\">{}{}</text>",
+                part + 1,
+                if point.noisy && width > MARK_ROOM { "~" } else { "" }
             );
         }
     }

@@ -5,8 +5,12 @@ use std::fmt::Write as _;
 use super::escape::text;
 use super::number::{place, short};
 use super::timeline;
-use super::view::{FigureView, PointView};
+use super::view::{FigureView, PointView, SampleCounts};
 use crate::results::FigureKind;
+
+/// What is counted as an outlier, and that it counts.
+const OUTLIERS: &str = "An outlier is a sample beyond 1.5 interquartile ranges from the quartiles. \
+                        It stays in the median and the interval.";
 
 /// The table as HTML.
 pub(super) fn html(figure: &FigureView) -> String {
@@ -30,11 +34,15 @@ pub(super) fn html(figure: &FigureView) -> String {
         }
         for series in &figure.series {
             let point = series.points.iter().find(|point| (point.x, point.y) == (x, y));
+            let cell = |point| cell(point, series.is_reference);
             html.push_str(&point.map_or("<td></td>".to_owned(), cell));
         }
         html.push_str("</tr>\n");
     }
     html.push_str("</tbody></table></div>\n");
+    if figure.has_outliers() {
+        let _ = writeln!(html, "<p class=\"about\">{OUTLIERS}</p>");
+    }
     html
 }
 
@@ -47,7 +55,7 @@ fn rows(figure: &FigureView) -> Vec<(f64, f64)> {
     rows
 }
 
-fn cell(point: &PointView) -> String {
+fn cell(point: &PointView, is_reference: bool) -> String {
     let it = point.value;
     let interval = format!("{} to {}", short(it.low), short(it.high));
     let ratio = point.ratio.map_or(String::new(), |ratio| {
@@ -59,5 +67,25 @@ fn cell(point: &PointView) -> String {
         (false, false) => "",
     };
     let middle = short(it.middle);
-    format!("<td>{middle}{marks} {ratio}<span class=\"interval\">{interval}</span></td>")
+    // Nothing is known of the samples of a paper.
+    let counts = if is_reference { String::new() } else { counts(&point.counts) };
+    format!("<td>{middle}{marks} {ratio}<span class=\"interval\">{interval}</span>{counts}</td>")
+}
+
+/// How many samples count, how many of them are outliers, and how many were left out. A line may
+/// break between two numbers, not within one.
+fn counts(counts: &SampleCounts) -> String {
+    let samples = if counts.samples == 1 { "sample" } else { "samples" };
+    let outliers = if counts.outliers == 1 { "outlier" } else { "outliers" };
+    let mut said = format!("{}\u{a0}{samples}", counts.samples);
+    if counts.outliers > 0 {
+        let _ = write!(said, ", {}\u{a0}{outliers}", counts.outliers);
+    }
+    let mut begin = "; left\u{a0}out:\u{a0}";
+    let left_out = [(counts.discarded, "discarded"), (counts.warm_up, "to\u{a0}warm\u{a0}up")];
+    for (number, what) in left_out.into_iter().filter(|(number, _)| *number > 0) {
+        let _ = write!(said, "{begin}{number}\u{a0}{what}");
+        begin = ", ";
+    }
+    format!("<span class=\"interval counts\">{said}</span>")
 }

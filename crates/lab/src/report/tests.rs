@@ -219,6 +219,65 @@ fn a_heat_map_has_a_cell_for_each_point() {
     assert!(best.expect("a sentence").contains("at 1 KiB × 0: 3 times"), "no place");
 }
 
+/// What says what a mark of noise means.
+const NOTE: &str = "the interval is wider than ±5 %, or of one round only.";
+
+#[test]
+fn a_noisy_point_is_marked_in_lines_and_what_the_mark_means_is_said() {
+    let results = results();
+    let [quiet, loud] = &results.experiments[0].figures[..] else { panic!("two figures") };
+    let hollow = "fill=\"#ffffff\" stroke=\"#d55e00\"";
+    let svg = plot_svg(loud);
+    // The legend shows the usual mark.
+    assert_eq!(svg.matches(hollow).count(), 1, "{svg}");
+    assert!(svg.contains(&format!("A hollow mark, and ~ in the table, is a noisy point: {NOTE}")));
+    let svg = plot_svg(quiet);
+    assert!(!svg.contains(hollow) && !svg.contains(NOTE), "{svg}");
+    let page = page(&results);
+    // In the page's own words, and in the picture for browsers without scripts.
+    assert_eq!(page.matches(NOTE).count(), 2);
+    assert_eq!(page.matches("<p class=\"about noise\">").count(), 1);
+    assert!(page.contains(",6.0,0.0,1.0]"), "the script does not know of it");
+}
+
+#[test]
+fn noisy_cells_and_bars_have_a_mark() {
+    let names = vec!["first".to_owned(), "second".to_owned()];
+    let numbers = SecondAxis { title: "areas".into(), unit: String::new(), names: Vec::new() };
+    let parts = SecondAxis { names, ..numbers.clone() };
+    let mut heat = with_second(FigureKind::HeatMap, numbers);
+    let mut stacks = with_second(FigureKind::StackedBars, parts);
+    for (figure, marks) in [(&mut heat, [">3~<", ">3<"]), (&mut stacks, [">split ~<", ">split<"])] {
+        assert!(!plot_svg(figure).contains('~'), "without noise");
+        figure.series[1].points[0].marks.push(Mark::Noisy);
+        let svg = plot_svg(figure);
+        for mark in marks {
+            assert_eq!(svg.matches(mark).count(), 1, "{mark}: {svg}");
+        }
+        assert!(svg.contains(NOTE), "{svg}");
+        // What was not measured here has no noise.
+        figure.series[1].reference = true;
+        assert!(!plot_svg(figure).contains('~'), "noise of a paper");
+    }
+}
+
+#[test]
+fn the_table_counts_samples_and_says_what_an_outlier_is() {
+    let mut results = results();
+    let page_before = page(&results);
+    let said = "counts\">6\u{a0}samples; left\u{a0}out:\u{a0}2\u{a0}discarded</span>";
+    assert!(page_before.contains(said) && !page_before.contains("quartiles"), "{page_before}");
+    let mut far = point(1024.0, &[100.0, 101.0, 102.0, 103.0, 104.0, 200.0]);
+    far.warm_up = 3;
+    results.experiments[0].figures[0].series[0].points[0] = far;
+    let with = page(&results);
+    let said = "6\u{a0}samples, 1\u{a0}outlier; left\u{a0}out:\u{a0}3\u{a0}to\u{a0}warm\u{a0}up<";
+    assert!(with.contains(said), "{with}");
+    assert_eq!(with.matches("It stays in the median").count(), 1);
+    // The middle between 102 and 103: the outlier is in.
+    assert!(with.contains("<td>102.5"), "{with}");
+}
+
 #[test]
 fn stacked_bars_have_numbered_parts() {
     let names = vec!["first <".to_owned(), "second".to_owned()];
@@ -286,6 +345,11 @@ fn a_histogram_has_columns_and_no_noise() {
         svg.contains("a class begins at its place") && !svg.contains("stroke-opacity"),
         "{svg}"
     );
+    // Of one class as well: a column from its place on, not a mark among names.
+    let mut one = histogram.clone();
+    one.series[0].points.truncate(1);
+    let svg = plot_svg(&one);
+    assert!(svg.contains("10 B") && !svg.contains("rotate"), "{svg}");
     let mut with = results();
     with.experiments[0].figures = vec![histogram];
     assert!(findings(&with).iter().any(|said| said.starts_with("No point is noisy")));

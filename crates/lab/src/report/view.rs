@@ -2,9 +2,11 @@
 
 use serde::Serialize;
 
-use super::number::place;
+use super::number::{place, short};
 use super::units::MachineUnit;
-use crate::results::{Direction, Figure, FigureKind, Lane, Mark, Results, Scale, SecondAxis};
+use crate::results::{
+    Direction, Figure, FigureKind, Lane, Mark, Results, Scale, SecondAxis, Series,
+};
 use crate::statistics::{Interval, NOISY, median_interval};
 
 /// A point and its statistics.
@@ -19,6 +21,17 @@ pub(super) struct PointView {
     pub(super) ratio: Option<Interval>,
     pub(super) noisy: bool,
     pub(super) partial: bool,
+    pub(super) counts: SampleCounts,
+}
+
+/// How many samples a point has, and how many were left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SampleCounts {
+    /// Those of the median.
+    pub(super) samples: usize,
+    /// Those of them which are far away from the others.
+    pub(super) outliers: usize,
+    pub(super) warm_up: u32,
     pub(super) discarded: u32,
 }
 
@@ -68,7 +81,8 @@ pub(super) fn id(experiment: &str, figure: &str) -> String {
 
 pub(super) fn of_figure(experiment: &str, figure: &Figure) -> FigureView {
     let base = figure.base_series();
-    let is_histogram = figure.kind == FigureKind::Histogram;
+    // What was not measured here, and parts of all, have no noise.
+    let has_noise = |series: &Series| figure.kind != FigureKind::Histogram && !series.reference;
     let series = figure.series.iter().map(|series| {
         let is_base = base.is_some_and(|base| base.name == series.name);
         let points = series.points.iter().filter_map(|point| {
@@ -82,10 +96,15 @@ pub(super) fn of_figure(experiment: &str, figure: &Figure) -> FigureView {
                 rounds: point.by_round().len(),
                 value,
                 ratio: ratios.and_then(|ratios| median_interval(&ratios)),
-                noisy: !is_histogram
+                noisy: has_noise(series)
                     && (point.marks.contains(&Mark::Noisy) || value.relative_half_width() > NOISY),
                 partial: point.marks.contains(&Mark::Partial),
-                discarded: point.discarded,
+                counts: SampleCounts {
+                    samples: point.samples.len(),
+                    outliers: figure.outliers(point),
+                    warm_up: point.warm_up,
+                    discarded: point.discarded,
+                },
             })
         });
         let (name, points) = (series.name.clone(), points.collect());
@@ -143,15 +162,19 @@ struct SeriesData<'a> {
     name: &'a str,
     is_base: bool,
     is_reference: bool,
-    /// Place, middle, low, high, rounds, place on the second axis.
-    values: Vec<[f64; 6]>,
-    ratios: Vec<[f64; 6]>,
+    values: Vec<PointData>,
+    ratios: Vec<PointData>,
 }
+
+/// Place, middle, low, high, rounds, place on the second axis, 1 if the point is noisy and 0 if it
+/// is not. A noisy point is marked in all views of it, that of its ratios as well.
+type PointData = [f64; 7];
 
 impl FigureView {
     pub(super) fn data(&self) -> FigureData<'_> {
         let of = |point: &PointView, it: Interval| {
-            [point.x, it.middle, it.low, it.high, point.rounds as f64, point.y]
+            let noisy = f64::from(u8::from(point.noisy));
+            [point.x, it.middle, it.low, it.high, point.rounds as f64, point.y, noisy]
         };
         let series = self.series.iter().map(|series| SeriesData {
             name: &series.name,
@@ -184,6 +207,29 @@ impl FigureView {
     /// Is it drawn as columns, without noise of its own?
     pub(super) fn is_histogram(&self) -> bool {
         self.kind == FigureKind::Histogram
+    }
+
+    /// Is a point of it noisy?
+    fn has_noisy(&self) -> bool {
+        self.series.iter().flat_map(|series| &series.points).any(|point| point.noisy)
+    }
+
+    /// Has a point of it samples that are far away from the others?
+    pub(super) fn has_outliers(&self) -> bool {
+        let measured = self.series.iter().filter(|series| !series.is_reference);
+        measured.flat_map(|it| &it.points).any(|point| point.counts.outliers > 0)
+    }
+
+    /// What the mark of a noisy point means, if the plot has one.
+    pub(super) fn noise_note(&self) -> Option<String> {
+        let mark = match self.kind {
+            FigureKind::StackedBars => "~ marks a bar that has a noisy point, and the point",
+            FigureKind::HeatMap => "~ marks a noisy point",
+            _ => "A hollow mark, and ~ in the table, is a noisy point",
+        };
+        let percent = short(100.0 * NOISY);
+        let is_noisy = format!("the interval is wider than ±{percent} %, or of one round only");
+        self.has_noisy().then(|| format!("{mark}: {is_noisy}."))
     }
 
     /// A place on the axes, for people.

@@ -51,6 +51,12 @@ pub struct Origin {
     pub began: u64,
     /// Seconds that it took.
     pub seconds: u64,
+    /// Experiments whose last round was interrupted: how many points it has. The others lack it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unfinished: BTreeMap<String, u32>,
+    /// What failed while it was measured, sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<String>,
 }
 
 /// The machine, and what simple things cost on it.
@@ -291,7 +297,8 @@ pub enum Mark {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
-    /// The round, from 0. Samples of one round were taken close together.
+    /// The round, from 0. Samples of one round were taken close together; in a round that was
+    /// interrupted and went on later, those of one point.
     pub round: u32,
     /// The value, 0 or above.
     pub value: f64,

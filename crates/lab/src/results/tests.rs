@@ -121,9 +121,27 @@ fn csv_has_all_samples_and_is_quoted() {
     let csv = results.experiments[0].figures[0].csv();
     let lines: Vec<&str> = csv.split("\r\n").collect();
     assert_eq!(lines.len(), 1 + 8 + 1, "{csv}");
-    assert_eq!(lines[0], "figure,series,x,x unit,y,round,value,unit");
-    assert_eq!(lines[1], "send,Linux,64,B,,0,100,MiB/s");
-    assert_eq!(lines[8], "send,\"split, \"\"=x\"\"\",1024,B,,1,450,MiB/s");
+    let columns = "figure,series,x,x unit,y,round,value,unit,samples,warm-up,discarded,outliers";
+    assert_eq!(lines[0], columns);
+    assert_eq!(lines[1], "send,Linux,64,B,,0,100,MiB/s,2,0,0,0");
+    assert_eq!(lines[8], "send,\"split, \"\"=x\"\"\",1024,B,,1,450,MiB/s,2,0,0,0");
+}
+
+#[test]
+fn csv_counts_samples_that_are_far_away_or_were_left_out() {
+    let mut results = parsed(&file()).expect("a good file");
+    let figure = &mut results.experiments[0].figures[0];
+    let point = &mut figure.series[0].points[0];
+    let values = [10.0, 11.0, 12.0, 13.0, 90.0];
+    let sample = |(round, value)| Sample { round, value };
+    point.samples = (0..).zip(values).map(sample).collect();
+    (point.warm_up, point.discarded) = (2, 3);
+    let csv = figure.csv();
+    // Each of them counts, the one that is far away as well.
+    assert_eq!(csv.matches(",MiB/s,5,2,3,1\r\n").count(), 5, "{csv}");
+    assert_eq!(figure.series[0].points[0].interval().expect("samples").middle, 12.0);
+    figure.kind = FigureKind::Histogram;
+    assert_eq!(figure.csv().matches(",MiB/s,5,2,3,0\r\n").count(), 5, "a class has outliers");
 }
 
 #[test]
@@ -132,7 +150,8 @@ fn the_page_has_every_key() {
     fn keys(value: &Value, all: &mut Vec<String>) {
         for (key, inner) in value.as_object().into_iter().flatten() {
             all.push(key.clone());
-            if key != "properties" {
+            // Their keys are names.
+            if !["properties", "unfinished"].contains(&&key[..]) {
                 keys(inner, all);
             }
         }
@@ -140,6 +159,8 @@ fn the_page_has_every_key() {
     }
     let mut results = parsed(&file()).expect("a good file");
     results.partial = Some("a test".to_owned());
+    results.made.unfinished.insert("a".to_owned(), 1);
+    results.made.failed = vec!["failed".to_owned()];
     results.experiments[0].findings = vec!["found".to_owned()];
     let figure = &mut results.experiments[0].figures[0];
     (figure.kind, figure.series[0].reference) = (FigureKind::Histogram, true);

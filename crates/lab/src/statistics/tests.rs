@@ -30,6 +30,23 @@ fn medians_and_quantiles() {
 }
 
 #[test]
+fn outliers_lie_beyond_the_fences() {
+    // Quartiles 2 and 4, so the fences are -1 and 7.
+    assert_eq!(outliers(&[1.0, 2.0, 3.0, 4.0, 7.0]), 0);
+    assert_eq!(outliers(&[1.0, 2.0, 3.0, 4.0, 7.1]), 1);
+    assert_eq!(outliers(&[-1.1, 4.0, 3.0, 2.0, 5.0]), 1);
+    // Quartiles 2.5 and 7.5.
+    let both = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 30.0, -30.0];
+    assert_eq!(outliers(&both), 2);
+    // Where most are the same any other one is far away.
+    assert_eq!(outliers(&[5.0, 5.0, 5.0, 5.0, 5.0, 5.1]), 1);
+    assert_eq!(outliers(&[5.0; 9]), 0);
+    // Too few.
+    assert_eq!(outliers(&[1.0, 1.0, 1.0, 1000.0]), 0);
+    assert_eq!(outliers(&[]), 0);
+}
+
+#[test]
 fn an_interval_is_reproducible_and_knows_few_samples() {
     let values = [1.0, 2.0, 3.0, 4.0, 5.0];
     assert_eq!(median_interval(&values), median_interval(&values));
@@ -169,6 +186,30 @@ proptest! {
         let most = values.iter().copied().fold(0.0, f64::max);
         prop_assert!(least <= it.low && it.low <= it.middle, "{it:?}");
         prop_assert!(it.middle <= it.high && it.high <= most, "{it:?}");
+    }
+
+    /// The middle half is never among them, and order, unit and place of zero do not matter.
+    #[test]
+    fn outliers_are_fewer_than_half_and_do_not_depend_on_order_or_unit(
+        values in prop::collection::vec(0..10_000_u32, 0..60)
+    ) {
+        let values: Vec<f64> = values.into_iter().map(f64::from).collect();
+        let found = outliers(&values);
+        prop_assert!(2 * found <= values.len(), "{found}");
+        prop_assert!(values.len() >= 5 || found == 0);
+        let reversed: Vec<f64> = values.iter().rev().copied().collect();
+        prop_assert_eq!(outliers(&reversed), found);
+        // Powers of two, so that nothing is rounded.
+        let moved: Vec<f64> = values.iter().map(|value| 1024.0 + 4.0 * value).collect();
+        prop_assert_eq!(outliers(&moved), found);
+    }
+
+    #[test]
+    fn one_far_away_is_an_outlier(
+        mut values in prop::collection::vec(1.0..2.0_f64, 5..60), far in 10.0..1e9_f64
+    ) {
+        values.push(far);
+        prop_assert!(outliers(&values) >= 1);
     }
 
     #[test]
