@@ -96,14 +96,12 @@ fn hash(content: &str) -> String {
 fn contents(html: &mut String, results: &Results, experiments: &[Vec<FigureView>]) {
     html.push_str("<nav aria-label=\"Figures\"><h2>Figures</h2>\n<ul>\n");
     for (experiment, figures) in results.experiments.iter().zip(experiments) {
+        let _ = writeln!(html, "<li>{}<ul>", text(&experiment.title));
         for figure in figures {
-            let (id, title) = (&figure.id, text(&figure.title));
-            let experiment = text(&experiment.title);
-            let _ = writeln!(
-                html,
-                "<li><a href=\"#{id}\">{title}</a> <small>{experiment}</small></li>"
-            );
+            let _ =
+                writeln!(html, "<li><a href=\"#{}\">{}</a></li>", figure.id, text(&figure.title));
         }
+        html.push_str("</ul></li>\n");
     }
     html.push_str("<li><a href=\"#machine\">The machine</a></li>\n</ul></nav>\n");
 }
