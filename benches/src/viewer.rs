@@ -14,7 +14,7 @@ use std::net::{Shutdown, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::Args;
@@ -33,6 +33,8 @@ use crate::setup::{Build, Role};
 const PAGE_INTERVAL: f64 = 0.5;
 /// Pairs on one instance.
 const PAIRS_EACH: u32 = 4;
+/// How long a snapshot may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes of a request (rtt), and of a write.
 const REQUEST: &str = "64";
 const WRITE: &str = "65536";
@@ -148,7 +150,6 @@ impl Watched {
         let reader = self.web.read()?;
         let viewed = self.rate(args, test)?;
         let snapshots = reader.end()?;
-        ensure!(snapshots > 0, "the reader got no snapshot: `tasuki web` does not answer");
         Ok(Pair {
             mode: self.mode.clone(),
             role: self.role,
@@ -199,19 +200,20 @@ impl Web {
         Ok(web)
     }
 
-    /// Begins to read snapshots.
+    /// Begins to read snapshots. The first one has come.
     fn read(&self) -> Result<Reader> {
         let mut stream = TcpStream::connect(&self.address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         let (host, token) = (&self.address, &self.token);
         write!(
             stream,
             "GET /api/events HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n"
         )?;
-        let from = BufReader::new(stream.try_clone()?);
-        let count = || {
-            let lines = from.split(b'\n').map_while(std::result::Result::ok);
-            lines.filter(|line| line.starts_with(b"data: ")).count() as u64
-        };
+        let lines = BufReader::new(stream.try_clone()?).split(b'\n');
+        let lines = lines.map_while(std::result::Result::ok);
+        let mut snapshots = lines.filter(|line| line.starts_with(b"data: "));
+        snapshots.next().context("`tasuki web` sends no snapshot")?;
+        let count = || 1 + snapshots.count() as u64;
         Ok(Reader { stream, thread: thread::spawn(count) })
     }
 
