@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,6 +17,7 @@ use serde_json::Value;
 use crate::cleanup::CleanUp;
 use crate::hosts::on_cpu;
 use crate::operations::PAUSE;
+use crate::running_server::RunningServer;
 use crate::setup::Build;
 
 /// The instance of `hops` and `stages`.
@@ -56,7 +56,8 @@ pub(crate) struct Instance {
     tasuki: PathBuf,
     name: String,
     pinned: bool,
-    server: Option<Child>,
+    /// It ends before the instance does.
+    server: Option<RunningServer>,
     /// For an end of this process that runs no destructor.
     _clean_up: CleanUp,
 }
@@ -99,9 +100,8 @@ impl Instance {
         up.args(["up", "--mode", how.mode]).args(address).arg(&made.name);
         run(up.args(how.config.map(|_| "--config")).args(how.config))?;
         let mut server = made.inside_on("1", std::env::current_exe()?);
-        server.args(["serve", "--bind", SERVER]).stdout(Stdio::piped());
-        let server = made.server.insert(server.spawn().context("starting the server")?);
-        server.stdout.as_mut().context("the server's output")?.read_exact(&mut [0])?;
+        server.args(["serve", "--bind", SERVER]);
+        made.server = Some(RunningServer::start(server, false)?);
         Ok(made)
     }
 
@@ -120,9 +120,15 @@ impl Instance {
     }
 
     /// This program, on the instance.
-    pub(crate) fn client(&self, words: &[&str]) -> Result<Command> {
+    fn on_instance(&self) -> Result<Command> {
         let mut command = self.tasuki();
         command.args(["run", "--net", &self.name, "--"]).arg(std::env::current_exe()?);
+        Ok(command)
+    }
+
+    /// A client on the instance.
+    pub(crate) fn client(&self, words: &[&str]) -> Result<Command> {
+        let mut command = self.on_instance()?;
         command.args(words).args(["--connect", SERVER]).stdout(Stdio::null());
         Ok(command)
     }
@@ -136,8 +142,7 @@ impl Instance {
 
     /// The server of measurements, on the instance.
     pub(crate) fn server(&self) -> Result<Command> {
-        let mut command = self.tasuki();
-        command.args(["run", "--net", &self.name, "--"]).arg(std::env::current_exe()?);
+        let mut command = self.on_instance()?;
         command.args(["serve", "--bind", SERVES]);
         Ok(command)
     }
@@ -222,11 +227,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        if let Some(server) = &mut self.server {
-            // It may have ended already.
-            let _ = server.kill();
-            let _ = server.wait();
-        }
+        self.server = None;
         // An instance or namespace that is gone already is the goal.
         let _ = self.tasuki().args(["down", &self.name]).output();
         let _ = Command::new("ip").args(["netns", "del", &self.name]).output();

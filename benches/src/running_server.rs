@@ -23,7 +23,7 @@ impl RunningServer {
         let program = command.stdout(Stdio::piped()).spawn();
         let program = program.context("starting `ip netns exec`: is iproute2 installed?")?;
         let mut server = Self { program, on_tasuki };
-        let ready = wait_for_line(&mut server.program);
+        let ready = first_line(&mut server.program);
         ready.with_context(|| format!("the benchmark's server: {command:?}"))?;
         Ok(server)
     }
@@ -40,14 +40,14 @@ impl Drop for RunningServer {
     }
 }
 
-/// Waits until a program says that it is ready: by a line on its piped output.
+/// The first line of a program's piped output, by which it says that it is ready.
 ///
 /// # Errors
 /// If it ends without one.
-pub(crate) fn wait_for_line(program: &mut Child) -> Result<()> {
+pub(crate) fn first_line(program: &mut Child) -> Result<String> {
     let mut line = String::new();
     let output = program.stdout.take().context("its output")?;
     BufReader::new(output).read_line(&mut line)?;
     ensure!(!line.is_empty(), "it did not start");
-    Ok(())
+    Ok(line)
 }

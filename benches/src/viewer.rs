@@ -26,7 +26,7 @@ use crate::instruments::{Instance, Making};
 use crate::processor_time;
 use crate::protocol::Test;
 use crate::row::Sample;
-use crate::running_server::RunningServer;
+use crate::running_server::{RunningServer, first_line};
 use crate::setup::{Build, Role};
 
 /// The interval of a page, seconds: the default of `tasuki web`.
@@ -191,9 +191,7 @@ impl Web {
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let program = command.spawn().context("starting `setpriv`: is util-linux installed?")?;
         let mut web = Self { program, address: String::new(), token: String::new() };
-        let mut line = String::new();
-        let output = web.program.stdout.take().context("its output")?;
-        BufReader::new(output).read_line(&mut line)?;
+        let line = first_line(&mut web.program)?;
         let url = line.trim().strip_prefix("http://").and_then(|url| url.split_once("/?token="));
         let (address, token) = url.with_context(|| format!("{command:?} printed `{line}`"))?;
         (web.address, web.token) = (address.to_owned(), token.to_owned());

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use lab::plan::{LabOptions, Places, listed};
+use lab::plan::{ExperimentName, LabOptions, Places, listed};
 use lab::statistics::median;
 use lab::{Axis, Direction, Figure, FigureKind, Lane, Sample, Scale};
 
@@ -35,7 +35,8 @@ pub(crate) struct PacketTimes {
     tasuki: PathBuf,
     sizes: Vec<u32>,
     delay: u32,
-    quick: bool,
+    /// Of the command that repeats a figure, besides those of its axis.
+    more_words: String,
     /// Made when they are needed first, and kept.
     ready: [Option<RecordedTransport>; TRANSPORTS.len()],
     /// The present round.
@@ -56,7 +57,7 @@ impl PacketTimes {
         Self {
             tasuki: tasuki.to_path_buf(),
             delay: options.delay.as_ref().map_or(DELAY, Places::first),
-            quick: options.quick,
+            more_words: options.kept_words(ExperimentName::Packets),
             ready: [const { None }; TRANSPORTS.len()],
             round: 0,
             transfers: sizes.iter().map(|_| Default::default()).collect(),
@@ -77,8 +78,7 @@ impl PacketTimes {
     }
 
     fn words(&self, sizes: &[u32]) -> String {
-        let quick = if self.quick { " --quick" } else { "" };
-        format!("packets --size {} --delay {}{quick}", listed(sizes), self.delay)
+        format!("packets --size {} --delay {}{}", listed(sizes), self.delay, self.more_words)
     }
 
     /// The timeline of a size; `None` before all transports were recorded. `figures` have the times

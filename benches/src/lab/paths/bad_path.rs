@@ -25,7 +25,7 @@ use crate::cleanup::CleanUp;
 use crate::hosts::Programs;
 use crate::lab::rtt::bounded;
 use crate::machine::processors;
-use crate::running_server::{RunningServer, wait_for_line};
+use crate::running_server::{RunningServer, first_line};
 use crate::shell::sh;
 
 const PORT: u16 = 5202;
@@ -98,7 +98,7 @@ impl BadPath {
         command.args(["--delay-us", &(setting.delay * 1000).to_string()]);
         command.args(["--seed", &seed.to_string()]);
         let mut wire = BadWire(command.stdout(Stdio::piped()).spawn().context("starting a wire")?);
-        wait_for_line(&mut wire.0).context("the wire")?;
+        first_line(&mut wire.0).context("the wire")?;
         sh(&wire_script(left, right, setting.queue))?;
         Ok(wire)
     }
