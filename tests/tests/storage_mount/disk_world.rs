@@ -218,6 +218,19 @@ impl DiskWorld {
         said.stdout.lines().filter(|line| line.starts_with("iscsi")).count()
     }
 
+    /// Unmounts `point` with the program (`umount`, `fusermount3 -u`), when no file of it is open.
+    /// Tests share this process: a child that another test has forked holds this test's descriptors
+    /// until it executes its program, and the mount is busy for so long.
+    pub(crate) fn unmount_with(&self, program: &[&str], point: &str) {
+        let words = [program, &[point]].concat();
+        eventually(&format!("{point} is not busy"), || {
+            let said = self.run(&words);
+            let busy = said.stderr.contains("busy");
+            assert!(busy || said.status.success(), "{said}");
+            !busy
+        });
+    }
+
     /// A counter of the target's instance.
     pub(crate) fn counter_of_target(&self, name: &str) -> u64 {
         self.counter(TARGET, name)
@@ -310,7 +323,7 @@ impl DiskMount<'_> {
     }
 
     pub(crate) fn unmount(self) {
-        let _ = self.world.run(&["umount", &self.point]).success();
+        self.world.unmount_with(&["umount"], &self.point);
         self.has_ended();
     }
 

@@ -238,7 +238,7 @@ fn another_unit_gets_no_write() {
         assert_eq!(Errno::from_io_error(&error), Some(Errno::IO));
         assert_eq!(sha256(&image.path), before);
         drop(file);
-        let _ = world.run(&["umount", &mount.point()]).success();
+        world.unmount_with(&["umount"], &mount.point());
         eventually("its process has ended", || world.mount_processes().is_empty());
         let log = world.take_log(&mount);
         assert!(log.contains("the unit is another one"), "{log}");
@@ -258,7 +258,7 @@ fn memory_of_a_new_process_is_another_unit() {
     world.target_up(&["memory:1M"]);
     assert!(file.read_at(&mut [0], 0).is_err(), "its bytes are lost");
     drop(file);
-    let _ = world.run(&["umount", &mount.point()]).success();
+    world.unmount_with(&["umount"], &mount.point());
     eventually("its process has ended", || world.mount_processes().is_empty());
     let _ = world.take_log(&mount);
     world.end();
@@ -324,7 +324,7 @@ fn a_mount_that_is_killed_can_be_unmounted() {
     let said = world.disk(&["mount", &world.unit(0), "point"]).code(118);
     assert!(said.stderr.contains("fusermount3 -u"), "{said}");
     drop(file);
-    let _ = world.run(&["umount", &mount.point()]).success();
+    world.unmount_with(&["umount"], &mount.point());
     assert_eq!(&std::fs::read(&image.path).unwrap()[..5], b"first");
     let mount = world.mount(0, &[]);
     mount.open().write_all_at(b"third", 0).unwrap();

@@ -81,7 +81,7 @@ fn a_file_system_is_made_and_used() {
     let said = world.run(&[&format!("{source}/sum")]).success();
     assert_eq!(said.stdout, format!("{}\n", SOURCES * (SOURCES - 1) / 2));
     let _ = world.run(&["fstrim", &files]).success();
-    let _ = world.run(&["umount", &files]).success();
+    world.unmount_with(&["umount"], &files);
     let _ = world.run(&["e2fsck", "-f", "-n", &device.device]).success();
     drop(device);
     mount.unmount();
@@ -92,7 +92,7 @@ fn a_file_system_is_made_and_used() {
         let _ = world.run(&["e2fsck", "-f", "-n", &file]).success();
         let _ = world.run(&["mount", "-o", "loop,ro,noload", &file, &files]).success();
         assert_eq!(sha256(&world.outside(&format!("{files}/noise"))), noise, "{file}");
-        let _ = world.run(&["umount", &files]).success();
+        world.unmount_with(&["umount"], &files);
     }
     mount.unmount();
     world.end();

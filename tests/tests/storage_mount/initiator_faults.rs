@@ -68,7 +68,7 @@ fn kill_the_initiator(world: &DiskWorld, image: &Image, stack: bool, seed: u64) 
         writer.join().unwrap()
     });
     drop(file);
-    let _ = world.run(&["umount", &mount.point()]).success();
+    world.unmount_with(&["umount"], &mount.point());
     eventually("its process has ended", || world.mount_processes().is_empty());
     world.drop_log(&mount);
     // The next session sees the same.

@@ -215,7 +215,7 @@ fn a_mount_ends_by_umount_and_by_a_signal() {
     world.target_up(&[&image.lun]);
     let mount = world.mount(0, &[]);
     mount.open().write_all_at(b"one", 0).unwrap();
-    let _ = world.run(&["fusermount3", "-u", &mount.point()]).success();
+    world.unmount_with(&["fusermount3", "-u"], &mount.point());
     mount.has_ended();
 
     // In the foreground, and while a program has it open.
