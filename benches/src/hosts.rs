@@ -300,6 +300,11 @@ impl Host {
         Ok(Self { _server, ends, congestion: congestion.clone() })
     }
 
+    /// Those that client and server are on, if they are pinned ([`on_cpu`]).
+    pub(crate) fn processors(&self) -> [usize; 2] {
+        if self.ends.role == Role::Client { [0, 1] } else { [1, 0] }
+    }
+
     /// The set-up of this host.
     pub(crate) fn setup(&self) -> Setup {
         self.ends.setup

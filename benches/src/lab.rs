@@ -27,6 +27,7 @@ mod packets;
 mod part;
 mod paths;
 mod peers;
+mod rootless;
 mod rtt;
 mod scale;
 mod session;
@@ -175,7 +176,7 @@ fn new_run(options: &LabOptions, tasuki: &Path) -> Result<LabRun> {
     options.check().map_err(|sentence| {
         Failure::new(Code::Usage, format!("{sentence}; see `tasuki lab --help`"))
     })?;
-    may_measure(&options.chosen())?;
+    may_measure(options)?;
     let words = words_of_options();
     let builds = Builds::new(tasuki, options)?;
     let results = builds.new_results(command(&words))?;
@@ -228,7 +229,7 @@ fn earlier(path: &Path, tasuki: &Path) -> Result<LabRun> {
         );
         return Err(wrong(sentence).into());
     }
-    may_measure(&options.chosen())?;
+    may_measure(&options)?;
     Ok(LabRun { options, builds, folder, state, results })
 }
 
@@ -246,11 +247,10 @@ fn tasuki(named: Option<&Path>) -> Result<PathBuf> {
     Ok(std::path::absolute(found)?)
 }
 
-/// Why an experiment cannot be measured here.
-fn hindrance(name: ExperimentName) -> Option<Failure> {
+/// Why an experiment cannot be measured here with these options.
+fn hindrance(name: ExperimentName, options: &LabOptions) -> Option<Failure> {
     let is_root = rustix::process::geteuid().is_root();
-    if name.needs_root() && !is_root {
-        let sentence = format!("{} makes network namespaces: run it as root", name.name());
+    if let Some(sentence) = options.of_root(name).filter(|_| !is_root) {
         return Some(Failure::new(Code::Rights, sentence));
     }
     let paths: Vec<PathBuf> = std::env::var_os("PATH")
@@ -267,11 +267,12 @@ fn hindrance(name: ExperimentName) -> Option<Failure> {
 }
 
 /// Fails if none can be measured.
-fn may_measure(chosen: &[ExperimentName]) -> Result<(), Failure> {
-    let hindrances: Vec<Failure> = chosen.iter().filter_map(|name| hindrance(*name)).collect();
-    match hindrances.into_iter().next() {
-        Some(first) if chosen.iter().all(|name| hindrance(*name).is_some()) => Err(first),
-        _ => Ok(()),
+fn may_measure(options: &LabOptions) -> Result<(), Failure> {
+    let all = options.chosen().into_iter().map(|name| hindrance(name, options));
+    let hindrances: Option<Vec<Failure>> = all.collect();
+    match hindrances.and_then(|all| all.into_iter().next()) {
+        Some(first) => Err(first),
+        None => Ok(()),
     }
 }
 
@@ -279,7 +280,7 @@ fn may_measure(chosen: &[ExperimentName]) -> Result<(), Failure> {
 fn allowed(options: &LabOptions, session: &mut Session) -> Result<Vec<ExperimentName>> {
     let mut allowed = Vec::new();
     for name in options.chosen() {
-        match hindrance(name) {
+        match hindrance(name, options) {
             None => allowed.push(name),
             Some(failure) => session.misses(format!("{}.", failure.sentence)),
         }

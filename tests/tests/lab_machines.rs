@@ -178,14 +178,17 @@ fn a_plain_user_measures_what_needs_no_rights() {
     };
     let open = fs::Permissions::from_mode(0o777);
     fs::set_permissions(lab.directory(), open).expect("permissions");
-    let said = as_user("rtt");
+    let said = as_user("stages");
     if said.stderr.contains("Permission denied") {
         skip("the build is in a directory that other users cannot read");
         return;
     }
     let said = said.code(119);
     assert!(said.stderr.contains("run it as root"), "{said}");
-    let said = as_user("calls rtt --rounds 2 --batch 10 --out found").code(125);
+    // It is measured without rights, and this option is not.
+    let said = as_user("rtt --gateways 0,1").code(119);
+    assert!(said.stderr.contains("--gateways of rtt is for root"), "{said}");
+    let said = as_user("calls stages --rounds 2 --batch 10 --out found").code(125);
     assert!(said.stderr.contains("run it as root"), "{said}");
     let results = lab.results("found");
     assert_eq!(results["experiments"].as_array().map(Vec::len), Some(1), "{results}");
@@ -197,11 +200,14 @@ fn a_plain_user_measures_what_needs_no_rights() {
         skip("passt needs to be there, and a default route");
         return;
     }
-    let words = "throughput --size 65536 --rounds 1 --quick --only";
+    let words = "throughput rtt --size 65536 --length 64,8192 --rounds 1 --quick --only";
     let _ = as_user(&format!("{words} {} --out passt", mode())).success();
     let results = lab.results("passt");
     let sent = points(series(figure(&results, "throughput", "send"), mode()));
     assert!(sent[0].1[0] > 0.0, "{results}");
+    let trips = points(series(figure(&results, "rtt", "mean-by-length"), mode()));
+    let places: Vec<f64> = trips.iter().map(|(length, _)| *length).collect();
+    assert_eq!(places, [64.0, 8192.0], "{results}");
 }
 
 /// A control group whose processes have a fifth of a processor.

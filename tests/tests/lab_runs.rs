@@ -244,12 +244,29 @@ fn connections_are_counted_in_both_roles() {
 }
 
 #[test]
+fn a_longer_queue_carries_more() {
+    let Some(lab) = Lab::with_rights() else { return };
+    let mode = mode();
+    let words = format!("paths --queue 16,1024 --quick --rounds 1 --only linux,{mode}");
+    let queue = ("paths", "goodput-by-queue");
+    let own = format!("{mode}, CUBIC");
+    let more: Growth = |growth| growth > 1.0;
+    let _ = eventually_grows(&lab, &words, &[(queue, "Linux, CUBIC", more), (queue, &own, more)]);
+}
+
+#[test]
 fn a_longer_way_carries_less_and_longer_reads_carry_more() {
     let Some(lab) = Lab::with_rights() else { return };
     let mode = mode();
     let words = format!("paths --delay 5,50 --quick --rounds 1 --only linux,{mode}");
     let names = ["Linux, CUBIC".to_owned(), format!("{mode}, CUBIC")];
     let _ = eventually_falls(&lab, &words, ("paths", "goodput-by-delay"), &names);
+    // From the first cell to the last.
+    let map = "goodput-by-loss-and-delay-queue-256";
+    let words = words.replace("--delay", "--cross --loss 0,3 --delay");
+    let results = eventually_falls(&lab, &words, ("paths", map), &names);
+    let share = figure(&results, "paths", &format!("{map}-share"));
+    assert_eq!(points(series(share, &names[1])).len(), 4, "{share}");
     let read = ("storage", "read");
     let _ = eventually_grows(
         &lab,
@@ -382,14 +399,16 @@ fn more_bytes_take_longer_in_stages_and_areas_together_are_faster() {
     assert!(points(series(receive, mode())).len() > 8, "{receive}");
 
     let units = ("throughput", "send-units");
-    let results = eventually_grows(
-        &lab,
-        &format!("throughput --unit 2048 --areas 1,16 --rounds 2 --quick --only linux,{}", mode()),
-        &[(units, "Linux", |growth| growth > 1.0), (units, mode(), |growth| growth > 1.0)],
-    );
-    let relative = figure(&results, "throughput", "send-units-relative");
-    assert_eq!(series(relative, "paper 2: rump kernel")["reference"], true);
-    assert_eq!(relative["kind"], "heat map");
+    for axes in ["--unit 2048,65536 --areas 1", "--unit 2048 --areas 1,16"] {
+        let results = eventually_grows(
+            &lab,
+            &format!("throughput {axes} --rounds 2 --quick --only linux,{}", mode()),
+            &[(units, "Linux", |growth| growth > 1.0), (units, mode(), |growth| growth > 1.0)],
+        );
+        let relative = figure(&results, "throughput", "send-units-relative");
+        assert_eq!(series(relative, "paper 2: rump kernel")["reference"], true);
+        assert_eq!(relative["kind"], "heat map");
+    }
 }
 
 /// The series with Tasuki at both ends.

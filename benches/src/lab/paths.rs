@@ -18,6 +18,7 @@ pub(crate) use self::relay::{BadWireArgs, bad_wire};
 
 use self::axes::{WireAxis, WireProperty, axes};
 use self::bad_path::{BadPath, EndMode, LINK, WireSetting};
+use super::derived::share_of_base;
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues};
 use crate::clients::run_client;
 use crate::hosts::Programs;
@@ -143,11 +144,11 @@ impl LabExperiment for BadPaths {
     fn figures(&self) -> Vec<FigurePlan> {
         let has_base = self.setups.iter().any(|setup| setup.title == BASE);
         let plan = |axis: &WireAxis| FigurePlan {
-            second: None,
-            name: format!("goodput-by-{}", axis.property.name()),
+            second: axis.second_axis(),
+            name: format!("goodput-by-{}", axis.name()),
             title: format!(
                 "Goodput by {}: {} Mbit/s, {}",
-                axis.property.name(),
+                axis.words_of_properties(),
                 LINK / 1_000_000,
                 axis.title()
             ),
@@ -157,19 +158,14 @@ impl LabExperiment for BadPaths {
             base: has_base.then_some(BASE),
             words: axis.words() + &self.more_words,
             is_judged: true,
-            kind: FigureKind::Lines,
+            kind: if axis.is_map() { FigureKind::HeatMap } else { FigureKind::Lines },
         };
         self.axes.iter().map(plan).collect()
     }
 
     fn points(&self) -> Vec<String> {
         let of = |axis: &WireAxis| {
-            let (property, unit) = (axis.property, axis.axis().unit);
-            let title = move |setting: &WireSetting| {
-                let place = lab::report::place(property.place(*setting), &unit);
-                format!("{} {place}", property.name())
-            };
-            axis.points.iter().map(title).collect::<Vec<_>>()
+            axis.points.iter().map(|setting| axis.point(*setting)).collect::<Vec<_>>()
         };
         self.axes.iter().flat_map(of).collect()
     }
@@ -194,19 +190,32 @@ impl LabExperiment for BadPaths {
         let this = self.setups.get(setup).context("a set-up")?.clone();
         // In a round all set-ups have the same losses at this point.
         let sample = self.sample(setting, &this, self.seed(point))?;
-        let x = self.axes.get(figure).context("an axis")?.property.place(setting);
+        let [x, y] = self.axes.get(figure).context("an axis")?.places(setting);
         let value = sample.rate * f64::from(1 << 23) / 1e6;
-        let readings = vec![MeasuredValue { figure, series: this.title, x, y: 0.0, value }];
+        let readings = vec![MeasuredValue { figure, series: this.title, x, y, value }];
         Ok(MeasuredValues { readings, warm_up: 0 })
     }
 
     fn conclude(&self, figures: &mut Vec<Figure>) -> Vec<String> {
-        let name = format!("goodput-by-{}", WireProperty::Loss.name());
-        let lossy = figures.iter().find(|figure| figure.name == name);
-        let mut said: Vec<String> = lossy.and_then(by_bbr).into_iter().collect();
+        let lossy = self.axes.iter().filter(|axis| axis.property == WireProperty::Loss);
+        let lossy: Vec<&Figure> = lossy
+            .filter_map(|axis| {
+                let name = format!("goodput-by-{}", axis.name());
+                figures.iter().find(|figure| figure.name == name)
+            })
+            .collect();
+        let mut said: Vec<String> = by_bbr(&lossy).into_iter().collect();
         for setup in self.setups.iter().filter(|setup| setup.from.is_some() || setup.to.is_some()) {
             said.extend(beside_linux(figures, setup));
         }
+        let shares = figures.iter().filter(|figure| figure.kind == FigureKind::HeatMap);
+        let shares = shares.filter_map(|figure| {
+            let (name, title) =
+                (format!("{}-share", figure.name), format!("{}, share of {BASE}", figure.title));
+            share_of_base(figure, (&name, &title), Direction::Higher, &[])
+        });
+        let shares: Vec<Figure> = shares.collect();
+        figures.extend(shares);
         said
     }
 }
@@ -232,8 +241,9 @@ fn spread(ratios: &[f64]) -> Option<String> {
 }
 
 /// What random loss leaves of CUBIC, beside BBR.
-fn by_bbr(figure: &Figure) -> Option<String> {
-    let spread = spread(&ratios(figure, [BBR, BASE], 0.0))?;
+fn by_bbr(lossy: &[&Figure]) -> Option<String> {
+    let all: Vec<f64> = lossy.iter().flat_map(|it| ratios(it, [BBR, BASE], 0.0)).collect();
+    let spread = spread(&all)?;
     Some(format!(
         "Where frames are lost at random, BBR carries {spread} times what CUBIC does, both of \
          Linux. Tasuki has CUBIC and no BBR."
@@ -334,7 +344,7 @@ mod tests {
                 series("Linux, BBR to split", [45.0, 25.0]),
             ],
         };
-        assert!(by_bbr(&figure).unwrap().contains("BBR carries 10.00 times"));
+        assert!(by_bbr(&[&figure]).unwrap().contains("BBR carries 10.00 times"));
         let setups = setups(&LabOptions::default(), |_| true);
         let said = beside_linux(&[figure], &setups[4]).unwrap();
         assert!(said.contains("0.50 times what “Linux, BBR” does"), "{said}");

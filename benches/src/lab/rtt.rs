@@ -5,7 +5,7 @@
 //! 99th percentile and the distribution stand beside it. The five parameters are length, power of
 //! the hosts, gateways, load of the hosts and load of the network ([`sweep`]). The sender uses the
 //! kernel's sockets or Tasuki's, and so does the receiver ([`ends`]), over the same path
-//! ([`chain`]).
+//! ([`chain`]). A user without rights has senders over passt, by length and loads.
 
 mod chain;
 mod ends;
@@ -25,16 +25,19 @@ use lab::{Axis, Direction, Figure, FigureKind, Scale};
 use user::exit::say;
 
 use self::chain::Chain;
-use self::ends::{Hosting, TripEnds, TripSetup, setups};
+use self::ends::{Hosting, TripEnds, TripSetup, TripWay, setups};
 use self::loads::loads;
 use self::power::PowerGroups;
 use self::sweep::{Parameter, Setting, Sweep, sweeps};
 use super::derived::{Reference, relative};
 use super::experiment::{FigurePlan, LabExperiment, MeasuredValue, MeasuredValues};
 use super::peers::peer_words;
-use crate::clients::run_client;
+use super::rootless::own_congestion;
+use crate::clients::{output_of, run_client};
 use crate::hosts::Programs;
+use crate::late_host::LateHost;
 use crate::row::{Sample, TripDetails};
+use crate::setup::{Role, Setup};
 
 /// Round trips of a sample, as in the paper.
 const COUNT: u32 = 2000;
@@ -90,6 +93,8 @@ pub(crate) struct Rtt {
     more_words: String,
     /// By number of gateways.
     chains: BTreeMap<u32, Chain>,
+    /// Over passt, by the sender's set-up.
+    hosts: BTreeMap<Setup, LateHost>,
     power: Option<PowerGroups>,
 }
 
@@ -98,6 +103,14 @@ impl Rtt {
     /// axis of power, unless it was asked for.
     pub(crate) fn new(programs: &Programs, options: &LabOptions) -> Result<Self> {
         let mut sweeps = sweeps(options);
+        if !rustix::process::geteuid().is_root() {
+            let left_out = sweeps.extract_if(.., |sweep| !sweep.is_rootless());
+            let left_out: Vec<String> = left_out.map(|sweep| sweep.parameter.words()).collect();
+            if !left_out.is_empty() {
+                let left_out = left_out.join(", ");
+                say(format_args!("rtt: as root it has these axes as well: {left_out}"));
+            }
+        }
         let weak = |sweep: &Sweep| sweep.points.iter().any(|(_, it)| it.power != [100; 2]);
         let groups = || PowerGroups::new(programs.build);
         let power = match sweeps.iter().any(weak).then(groups).transpose() {
@@ -129,7 +142,7 @@ impl Rtt {
             if options.only.contains(&LabSetup::Wire) {
                 say("rtt: a wire passes no gateway: --gateways 0 has its points");
             }
-            setups.retain(|setup| !setup.ends.by_wire);
+            setups.retain(|setup| !setup.is_by_wire());
         }
         Self {
             programs: programs.clone(),
@@ -140,6 +153,7 @@ impl Rtt {
             is_chosen: !options.only.is_empty(),
             more_words: more_words(options),
             chains: BTreeMap::new(),
+            hosts: BTreeMap::new(),
             power,
         }
     }
@@ -153,7 +167,35 @@ impl Rtt {
         points.nth(point)
     }
 
-    fn sample(&mut self, setting: Setting, ends: TripEnds) -> Result<Sample> {
+    fn sample(&mut self, setting: Setting, way: TripWay) -> Result<Sample> {
+        let words = [
+            "--test=rtt".to_owned(),
+            format!("--size={}", setting.length),
+            format!("--count={}", self.count),
+            format!("--most-seconds={}", self.most_seconds),
+        ];
+        let said = match way {
+            TripWay::Chain(ends) => self.along_chain(setting, ends, &words)?,
+            TripWay::Passt(sender) => self.over_passt(setting, sender, &words)?,
+        };
+        Sample::of_line(&said).with_context(|| format!("what the sender prints: `{said}`"))
+    }
+
+    /// What a sender over passt prints.
+    fn over_passt(&mut self, setting: Setting, sender: Setup, words: &[String]) -> Result<String> {
+        let host = self.hosts.entry(sender).or_insert_with(|| LateHost::new(sender, Role::Client));
+        let host = host.get(&self.programs, &own_congestion()?, true)?;
+        let _load = loads(setting.load, host.processors(), None)?;
+        output_of(host, words, None)
+    }
+
+    /// What a sender along a path prints.
+    fn along_chain(
+        &mut self,
+        setting: Setting,
+        ends: TripEnds,
+        words: &[String],
+    ) -> Result<String> {
         if !self.chains.contains_key(&setting.gateways) {
             self.chains.insert(setting.gateways, Chain::new(setting.gateways, &self.programs)?);
         }
@@ -165,14 +207,7 @@ impl Rtt {
         let _load = loads(setting.load, chain.processors(), self.power.as_ref())?;
         let load = setting.network_load;
         let _others = load.map(|percent| chain.limited(ends, percent)).transpose()?;
-        let words = [
-            "--test=rtt".to_owned(),
-            format!("--size={}", setting.length),
-            format!("--count={}", self.count),
-            format!("--most-seconds={}", self.most_seconds),
-        ];
-        let said = run_client(chain.client(ends, self.power.as_ref(), &words)?, None)?;
-        Sample::of_line(&said).with_context(|| format!("what the sender prints: `{said}`"))
+        run_client(chain.client(ends, self.power.as_ref(), words)?, None)
     }
 
     /// Is this set-up measured at this point? A wire passes no gateway. Unless it was asked for,
@@ -181,7 +216,7 @@ impl Rtt {
     fn measures(&self, setup: &TripSetup, parameter: Parameter, setting: Setting) -> bool {
         let is_usual = matches!(parameter, Parameter::Length | Parameter::Gateways);
         let is_left_out = !self.is_chosen && !is_usual && setup.is_tasuki_at_both_ends();
-        !is_left_out && (!setup.ends.by_wire || setting.gateways == 0)
+        !is_left_out && (!setup.is_by_wire() || setting.gateways == 0)
     }
 
     fn has_base(&self) -> bool {
@@ -278,7 +313,7 @@ impl LabExperiment for Rtt {
         if !self.measures(&setup, parameter, setting) {
             return Ok(MeasuredValues::default());
         }
-        let sample = self.sample(setting, setup.ends)?;
+        let sample = self.sample(setting, setup.way)?;
         let details = sample.trips.as_ref().context("what the sender tells of round trips")?;
         let series = setup.title;
         let reading =

@@ -14,7 +14,7 @@ use crate::lab::{made_with, options_of};
 const CHOICES: [&str; 5] =
     ["", " --quick", " --only fused", " --only linux,split --quick", " --only linux,library,fused"];
 /// Of some, besides: what a figure has in common with others of the experiment.
-const MORE: [&str; 9] = [
+const MORE: [&str; 10] = [
     "rtt --count 100 --length 64 --gateways 0,2 --load receiver=0..2",
     "rtt --gateways 1 --network-load 0,50 --only linux,both-ends",
     "throughput --quick --size 1024,4096 --unit 4096 --only both-ends,linux,split",
@@ -24,6 +24,7 @@ const MORE: [&str; 9] = [
     "storage --size 4096,65536 --delay 2",
     "packets --size 32768 --delay 5",
     "paths --loss 1 --delay 5,50 --queue 64,128",
+    "paths --cross --loss 0,1 --queue 64,128 --quick",
 ];
 
 /// The experiment that words behind `tasuki lab` choose, and their options.
@@ -40,12 +41,13 @@ fn planned(words: &str) -> (Box<dyn LabExperiment>, LabOptions) {
     (experiment, options)
 }
 
-/// Can it be planned by this user? Without rights, the kernel's streams are looked for by a program
-/// that connects a namespace.
+/// Can it be planned by this user? Without rights, the kernel's ends are looked for by a program
+/// that connects a namespace, and round trips do not have all axes.
 fn may_plan(name: &str, words: &str) -> bool {
-    let is_stream = ["throughput", "connections"].contains(&name);
+    let is_over_passt = ["rtt", "throughput", "connections"].contains(&name);
     let has_linux = !words.contains("--only") || words.contains("linux");
-    rustix::process::geteuid().is_root() || !(is_stream && has_linux)
+    let has_paths = words.contains("--gateways");
+    rustix::process::geteuid().is_root() || !(is_over_passt && (has_linux || has_paths))
 }
 
 /// Is this a set-up that some figures of an experiment do not have? Cells of transfer units alone

@@ -1,10 +1,11 @@
 //! Which of loss, delay and queue are axes, and the setting of each point.
 //!
 //! As with round trips: what has more than one value is an axis, and the others have their first
-//! value. Without any option each is an axis once.
+//! value. Without any option each is an axis once. `--cross` has each loss with each delay, for
+//! each queue: a map.
 
 use lab::plan::{LabOptions, Percents, Places, percent};
-use lab::{Axis, Scale};
+use lab::{Axis, Scale, SecondAxis};
 
 use super::bad_path::WireSetting;
 
@@ -13,6 +14,11 @@ use super::bad_path::WireSetting;
 const BASE: WireSetting = WireSetting { loss: 0, delay: 20, queue: 256 };
 /// The same loss makes longer delays slower.
 const LOSS_BY_DELAY: u32 = 10;
+/// The places of loss and delay, of lines and of maps.
+const LOSSES: [u32; 4] = [0, 10, 100, 300];
+const DELAYS: [u32; 4] = [5, 20, 50, 100];
+const QUICK_LOSSES: [u32; 2] = [0, 100];
+const QUICK_DELAYS: [u32; 2] = [5, 50];
 
 /// A property of the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,10 +28,12 @@ pub(super) enum WireProperty {
     Queue,
 }
 
-/// One axis.
+/// One axis, or the two of a map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WireAxis {
     pub(super) property: WireProperty,
+    /// Down, in a map.
+    pub(super) second: Option<WireProperty>,
     pub(super) points: Vec<WireSetting>,
 }
 
@@ -55,21 +63,84 @@ impl WireProperty {
             Self::Queue => f64::from(setting.queue) * 1024.0,
         }
     }
+
+    /// What it is, and its unit.
+    fn title(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Loss => ("lost frames, each way", "%"),
+            Self::Delay => ("delay, each way", "ms"),
+            Self::Queue => ("queue before the link", "B"),
+        }
+    }
+
+    /// With its place, for people.
+    fn point(self, setting: WireSetting) -> String {
+        let place = lab::report::place(self.place(setting), self.title().1);
+        format!("{} {place}", self.name())
+    }
 }
 
 impl WireAxis {
     fn new(property: WireProperty, places: &[u32], base: WireSetting) -> Self {
         let points = places.iter().map(|place| property.set(*place, base)).collect();
-        Self { property, points }
+        Self { property, second: None, points }
+    }
+
+    /// Each loss with each delay before this queue.
+    fn map(losses: &[u32], delays: &[u32], queue: u32) -> Self {
+        let of = |loss: &u32| {
+            let loss = *loss;
+            delays.iter().map(move |delay| WireSetting { loss, delay: *delay, queue })
+        };
+        let points = losses.iter().flat_map(of).collect();
+        Self { property: WireProperty::Loss, second: Some(WireProperty::Delay), points }
+    }
+
+    /// Does it have two axes?
+    pub(super) fn is_map(&self) -> bool {
+        self.second.is_some()
+    }
+
+    /// What is across, and what is down.
+    fn properties(&self) -> impl Iterator<Item = WireProperty> {
+        [Some(self.property), self.second].into_iter().flatten()
+    }
+
+    /// As the title of a figure has them.
+    pub(super) fn words_of_properties(&self) -> String {
+        self.properties().map(WireProperty::name).collect::<Vec<_>>().join(" and ")
+    }
+
+    /// As the name of a figure has it.
+    pub(super) fn name(&self) -> String {
+        let queue = self.points.first().map_or(BASE.queue, |setting| setting.queue);
+        let words = self.words_of_properties().replace(' ', "-");
+        if self.is_map() { format!("{words}-queue-{queue}") } else { words }
     }
 
     pub(super) fn axis(&self) -> Axis {
-        let (title, unit, scale) = match self.property {
-            WireProperty::Loss => ("lost frames, each way", "%", Scale::Linear),
-            WireProperty::Delay => ("delay, each way", "ms", Scale::Linear),
-            WireProperty::Queue => ("queue before the link", "B", Scale::Log),
+        let (title, unit) = self.property.title();
+        let scale = match self.property {
+            WireProperty::Loss | WireProperty::Delay => Scale::Linear,
+            WireProperty::Queue => Scale::Log,
         };
         Axis { title: title.to_owned(), unit: unit.to_owned(), scale }
+    }
+
+    /// That of a map.
+    pub(super) fn second_axis(&self) -> Option<SecondAxis> {
+        let (title, unit) = self.second?.title();
+        Some(SecondAxis { title: title.to_owned(), unit: unit.to_owned(), ..SecondAxis::default() })
+    }
+
+    /// Across, and down in a map.
+    pub(super) fn places(&self, setting: WireSetting) -> [f64; 2] {
+        [self.property.place(setting), self.second.map_or(0.0, |second| second.place(setting))]
+    }
+
+    /// A point, for people.
+    pub(super) fn point(&self, setting: WireSetting) -> String {
+        self.properties().map(|it| it.point(setting)).collect::<Vec<_>>().join(", ")
     }
 
     /// What stays the same, for a title.
@@ -80,19 +151,25 @@ impl WireAxis {
             (WireProperty::Delay, format!("{delay} ms each way")),
             (WireProperty::Queue, format!("queue of {queue} KiB")),
         ];
-        let others = parts.into_iter().filter(|(property, _)| *property != self.property);
+        let is_own = |property| self.properties().any(|own| own == property);
+        let others = parts.into_iter().filter(|(property, _)| !is_own(*property));
         others.map(|(_, words)| words).collect::<Vec<_>>().join(", ")
     }
 
     /// The words behind `tasuki lab` that measure it alone.
     pub(super) fn words(&self) -> String {
         let values = |of: fn(&WireSetting) -> String| {
-            let mut all: Vec<String> = self.points.iter().map(of).collect();
-            all.dedup();
+            let mut all: Vec<String> = Vec::new();
+            for value in self.points.iter().map(of) {
+                if !all.contains(&value) {
+                    all.push(value);
+                }
+            }
             all.join(",")
         };
+        let cross = if self.is_map() { " --cross" } else { "" };
         format!(
-            "paths --loss {} --delay {} --queue {}",
+            "paths{cross} --loss {} --delay {} --queue {}",
             values(|it| percent(it.loss)),
             values(|it| it.delay.to_string()),
             values(|it| it.queue.to_string())
@@ -104,6 +181,14 @@ impl WireAxis {
 pub(super) fn axes(options: &LabOptions) -> Vec<WireAxis> {
     let of = |places: &Option<Places>| places.as_ref().map(|it| it.all().to_vec());
     let loss = options.loss.as_ref().map(Percents::hundredths).map(<[u32]>::to_vec);
+    if options.cross {
+        let (losses, delays): (&[u32], &[u32]) =
+            if options.quick { (&QUICK_LOSSES, &QUICK_DELAYS) } else { (&LOSSES, &DELAYS) };
+        let losses = loss.as_deref().unwrap_or(losses);
+        let delays = options.delay.as_ref().map_or(delays, Places::all);
+        let queues = options.queue.as_ref().map_or(&[BASE.queue][..], Places::all);
+        return queues.iter().map(|queue| WireAxis::map(losses, delays, *queue)).collect();
+    }
     let all = [
         (WireProperty::Loss, loss),
         (WireProperty::Delay, of(&options.delay)),
@@ -130,11 +215,11 @@ pub(super) fn axes(options: &LabOptions) -> Vec<WireAxis> {
 fn usual(quick: bool) -> Vec<WireAxis> {
     let lossy = WireSetting { loss: LOSS_BY_DELAY, ..BASE };
     if quick {
-        return vec![WireAxis::new(WireProperty::Loss, &[0, 100], BASE)];
+        return vec![WireAxis::new(WireProperty::Loss, &QUICK_LOSSES, BASE)];
     }
     vec![
-        WireAxis::new(WireProperty::Loss, &[0, 10, 100, 300], BASE),
-        WireAxis::new(WireProperty::Delay, &[5, 20, 50, 100], lossy),
+        WireAxis::new(WireProperty::Loss, &LOSSES, BASE),
+        WireAxis::new(WireProperty::Delay, &DELAYS, lossy),
         WireAxis::new(WireProperty::Queue, &[16, 64, 256, 1024], BASE),
     ]
 }
@@ -164,5 +249,21 @@ mod tests {
         assert_eq!(loss.points[3], WireSetting { loss: 300, delay: 5, queue: 64 });
         assert_eq!(loss.title(), "5 ms each way, queue of 64 KiB");
         assert_eq!(of("paths --loss 0.5")[0].points.len(), 1);
+    }
+
+    #[test]
+    fn a_map_has_each_loss_with_each_delay_before_one_queue() {
+        let maps = of("paths --cross --loss 0,3 --delay 5,50,100 --queue 64,256");
+        assert_eq!(maps.iter().map(|map| map.points.len()).collect::<Vec<_>>(), [6, 6]);
+        let last = WireSetting { loss: 300, delay: 100, queue: 256 };
+        assert_eq!(maps[1].points[5], last);
+        assert_eq!(maps[1].places(last), [3.0, 100.0]);
+        assert_eq!(maps[1].point(last), "loss 3 %, delay 100 ms");
+        assert_eq!(
+            (maps[1].title(), maps[0].name()),
+            ("queue of 256 KiB".to_owned(), "loss-and-delay-queue-64".to_owned())
+        );
+        assert_eq!(of("paths --cross")[0].points.len(), 16);
+        assert_eq!(of("paths --cross --quick --loss 1")[0].points.len(), 2);
     }
 }

@@ -3,6 +3,7 @@
 use lab::plan::{ExperimentName, LabOptions, LabSetup};
 
 use crate::lab::peers::peers_in;
+use crate::lab::rootless::rootless_setups;
 use crate::setup::Setup;
 
 /// Where the sockets of an end are.
@@ -35,11 +36,20 @@ pub(super) struct TripEnds {
     pub(super) by_wire: bool,
 }
 
+/// By which way the ends meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TripWay {
+    /// A path of namespaces, or none where a wire or a bridge joins the ends.
+    Chain(TripEnds),
+    /// From this sender over passt to a receiver on this host, for a user without rights.
+    Passt(Setup),
+}
+
 /// Who takes turns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TripSetup {
     pub(super) title: String,
-    pub(super) ends: TripEnds,
+    pub(super) way: TripWay,
 }
 
 impl TripSetup {
@@ -49,23 +59,44 @@ impl TripSetup {
             Hosting::Kernel => from.title().to_owned(),
             to => format!("{} to {}", from.title(), to.title()),
         };
-        Self { title, ends: TripEnds { from, to, by_wire: false } }
+        Self { title, way: TripWay::Chain(TripEnds { from, to, by_wire: false }) }
+    }
+
+    /// Over passt.
+    fn over_passt(sender: Setup) -> Self {
+        Self { title: sender.title().to_owned(), way: TripWay::Passt(sender) }
     }
 
     /// With a wire from one instance to another.
     fn by_wire(tasuki: Hosting) -> Self {
-        let Self { title, ends } = Self::new(tasuki, tasuki);
-        Self { title: format!("{title}, wire"), ends: TripEnds { by_wire: true, ..ends } }
+        let title = format!("{}, wire", Self::new(tasuki, tasuki).title);
+        let ends = TripEnds { from: tasuki, to: tasuki, by_wire: true };
+        Self { title, way: TripWay::Chain(ends) }
+    }
+
+    /// Does a wire join the ends?
+    pub(super) fn is_by_wire(&self) -> bool {
+        matches!(self.way, TripWay::Chain(TripEnds { by_wire: true, .. }))
+    }
+
+    /// How many ends are on Tasuki?
+    fn count_of_tasuki(&self) -> usize {
+        match self.way {
+            TripWay::Chain(TripEnds { from, to, .. }) => {
+                [from, to].iter().filter(|end| matches!(end, Hosting::Tasuki(_))).count()
+            }
+            TripWay::Passt(sender) => usize::from(sender.tasuki().is_some()),
+        }
     }
 
     /// Is an end on Tasuki?
     pub(super) fn has_tasuki(&self) -> bool {
-        [self.ends.from, self.ends.to].iter().any(|end| matches!(end, Hosting::Tasuki(_)))
+        self.count_of_tasuki() > 0
     }
 
     /// Are both ends on Tasuki?
     pub(super) fn is_tasuki_at_both_ends(&self) -> bool {
-        [self.ends.from, self.ends.to].iter().all(|end| matches!(end, Hosting::Tasuki(_)))
+        self.count_of_tasuki() == 2
     }
 }
 
@@ -81,8 +112,11 @@ fn mode(setup: LabSetup) -> Option<&'static str> {
 
 /// Linux at both ends; for each mode Tasuki as sender, and as receiver of Linux's requests; then
 /// Tasuki at both ends, and with a wire; then other stacks as senders. A quick run has one receiver
-/// on Tasuki, the first.
+/// on Tasuki, the first. A user without rights has the senders, over passt.
 pub(super) fn setups(options: &LabOptions) -> Vec<TripSetup> {
+    if !rustix::process::geteuid().is_root() {
+        return rootless_setups(options).into_iter().map(TripSetup::over_passt).collect();
+    }
     let (mut setups, has_linux) = (Vec::new(), options.has(LabSetup::Linux));
     if has_linux {
         setups.push(TripSetup::new(Hosting::Kernel, Hosting::Kernel));
@@ -118,6 +152,10 @@ mod tests {
 
     #[test]
     fn each_mode_is_at_each_end_and_at_both() {
+        if !rustix::process::geteuid().is_root() {
+            assert_eq!(titles("rtt --only split,fused"), ["split", "fused"]);
+            return;
+        }
         assert_eq!(
             titles("rtt"),
             [

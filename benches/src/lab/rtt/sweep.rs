@@ -34,6 +34,14 @@ pub(super) struct Setting {
     pub(super) network_load: Option<u32>,
 }
 
+impl Setting {
+    /// Is it measured over passt? Hosts have their full power there, and no gateway or limited link
+    /// is between them: these are made by root.
+    fn is_rootless(&self) -> bool {
+        (self.gateways, self.power, self.network_load) == (0, [100; 2], None)
+    }
+}
+
 /// One axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sweep {
@@ -117,6 +125,11 @@ impl Sweep {
     fn new(parameter: Parameter, places: &[u32], base: Setting) -> Self {
         let points = places.iter().map(|place| (*place, parameter.set(*place, base)));
         Self { parameter, points: points.collect() }
+    }
+
+    /// Can a user without rights measure it?
+    pub(super) fn is_rootless(&self) -> bool {
+        self.points.iter().all(|(_, setting)| setting.is_rootless())
     }
 
     pub(super) fn axis(&self) -> Axis {
@@ -281,5 +294,12 @@ mod tests {
         let single = of("rtt --gateways 1 --network-load 20");
         assert_eq!((single.len(), single[0].points.len()), (1, 1));
         assert_eq!(single[0].points[0].1.network_load, Some(20));
+    }
+
+    #[test]
+    fn without_rights_length_and_loads_are_axes() {
+        let all = of("rtt");
+        let names = all.iter().filter(|sweep| sweep.is_rootless()).map(|it| it.parameter.name());
+        assert_eq!(names.collect::<Vec<_>>(), ["length", "load-of-sender", "load-of-receiver"]);
     }
 }

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use lab::plan::{LabOptions, LabSetup};
-use user::exit::say;
 
 use crate::args::Congestion;
-use crate::hosts::{Host, Programs, try_pasta};
+use crate::hosts::{Host, Programs};
 use crate::lab::peers::peers_in;
+use crate::lab::rootless::{own_congestion, rootless_setups};
 use crate::late_host::LateHost;
 use crate::setup::{Role, Setup};
 
@@ -18,13 +18,6 @@ const SETUPS: [(LabSetup, Setup); 4] = [
     (LabSetup::Split, Setup::Split),
     (LabSetup::Fused, Setup::Fused),
     (LabSetup::Library, Setup::Library),
-];
-/// The same for a user without rights, as clients alone.
-const ROOTLESS_SETUPS: [(LabSetup, Setup); 4] = [
-    (LabSetup::Linux, Setup::Pasta),
-    (LabSetup::Split, Setup::PasstSplit),
-    (LabSetup::Fused, Setup::PasstFused),
-    (LabSetup::Library, Setup::PasstLibrary),
 ];
 /// Further ones, for cells of transfer units alone.
 const UNIT_SETUPS: [(LabSetup, Setup); 2] =
@@ -89,7 +82,7 @@ impl StreamSetup {
     /// If they cannot be made.
     pub(super) fn host(&mut self, programs: &Programs) -> Result<&Host> {
         let is_rootless = self.0.setup().is_rootless();
-        let congestion = if is_rootless { machines_own()? } else { Congestion::cubic() };
+        let congestion = if is_rootless { own_congestion()? } else { Congestion::cubic() };
         self.0.get(programs, &congestion, true)
     }
 }
@@ -98,7 +91,7 @@ impl StreamSetup {
 /// Tasuki, the first.
 pub(super) fn chosen(options: &LabOptions) -> Vec<StreamSetup> {
     if !rustix::process::geteuid().is_root() {
-        return rootless(options);
+        return rootless_setups(options).into_iter().map(StreamSetup::client).collect();
     }
     let mut setups = Vec::new();
     for setup in named(options, &SETUPS) {
@@ -126,28 +119,8 @@ pub(super) fn further(options: &LabOptions, name: &str, with_units: bool) -> Vec
     all.map(StreamSetup::client).collect()
 }
 
-/// The kernel is left out where pasta does not work: it needs /dev/net/tun, which passt does not.
-fn rootless(options: &LabOptions) -> Vec<StreamSetup> {
-    let mut setups: Vec<StreamSetup> =
-        named(options, &ROOTLESS_SETUPS).map(StreamSetup::client).collect();
-    if options.has(LabSetup::Linux)
-        && let Err(error) = try_pasta()
-    {
-        say(format_args!("Linux is left out: it needs pasta (of passt), which says: {error:#}"));
-        setups.retain(|it| it.0.setup() != Setup::Pasta);
-    }
-    setups
-}
-
 fn named(options: &LabOptions, all: &[(LabSetup, Setup)]) -> impl Iterator<Item = Setup> {
     all.iter().filter(|(setup, _)| options.has(*setup)).map(|(_, setup)| *setup)
-}
-
-/// The machine's congestion control, which no user needs a right for.
-fn machines_own() -> Result<Congestion> {
-    let path = "/proc/sys/net/ipv4/tcp_congestion_control";
-    let congestion = std::fs::read_to_string(path).context(path)?.trim().to_owned();
-    Ok(Congestion { congestion })
 }
 
 #[cfg(test)]

@@ -83,21 +83,21 @@ impl ExperimentName {
             tools,
             plain_tools: &[],
         };
-        let over_passt = |name, title, seconds| Properties {
+        let over_passt = |name, title, seconds, tools| Properties {
             needs_root: false,
             plain_tools: PASST,
-            ..of(name, title, seconds, NETWORK)
+            ..of(name, title, seconds, tools)
         };
         match self {
             Self::All => of("all", "Every experiment", 0, &[]),
-            Self::Rtt => of("rtt", "Round-trip time between stream sockets", 320, PATHS),
+            Self::Rtt => over_passt("rtt", "Round-trip time between stream sockets", 320, PATHS),
             Self::Stages => of("stages", "Where the time of a send goes", 95, NETWORK),
             Self::Handover => of("handover", "Handing an area to another process", 60, &[]),
             Self::Throughput => {
-                over_passt("throughput", "Bytes a second by the size of a write", 310)
+                over_passt("throughput", "Bytes a second by the size of a write", 310, NETWORK)
             }
             Self::Calls => of("calls", "Calls that travel together", 65, &[]),
-            Self::Connections => over_passt("connections", "Connections a second", 30),
+            Self::Connections => over_passt("connections", "Connections a second", 30, NETWORK),
             Self::Scale => of(
                 "scale",
                 "Many connections, several programs, and the cost of idle",
@@ -134,6 +134,16 @@ impl ExperimentName {
     #[must_use]
     pub fn needs_root(self) -> bool {
         self.properties().needs_root
+    }
+
+    /// Those of its own options that need root, for namespaces or control groups, where the
+    /// experiment does not.
+    pub(super) fn options_of_root(self) -> &'static [&'static str] {
+        match self {
+            Self::Rtt => &["--power", "--gateways", "--network-load", "--peers"],
+            Self::Throughput => &["--peers"],
+            _ => &[],
+        }
     }
 
     /// Does it take sizes below 1,024 bytes, as the first paper has them?
@@ -197,7 +207,7 @@ impl ExperimentName {
             Self::Storage => &["--size", "--delay", "--cipher", BUILDS],
             Self::Packets => &["--size", "--delay"],
             Self::Loops => &["--steps"],
-            Self::Paths => &["--loss", "--delay", "--queue", BUILDS],
+            Self::Paths => &["--loss", "--delay", "--queue", "--cross", BUILDS],
         }
     }
 }

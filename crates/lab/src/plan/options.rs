@@ -52,7 +52,8 @@ pub struct LabOptions {
     #[arg(long = "continue", value_name = "DIR", conflicts_with_all = [
         "experiments", "quick", "time", "rounds", "out", "only", "length", "power", "gateways",
         "load", "network_load", "count", "size", "batch", "frames", "unit", "areas", "relays",
-        "steps", "connections", "programs", "loss", "delay", "queue", "cipher", "peers", "before",
+        "steps", "connections", "programs", "loss", "delay", "queue", "cross", "cipher", "peers",
+        "before",
     ])]
     pub resume: Option<PathBuf>,
     /// Measure only these set-ups
@@ -115,6 +116,9 @@ pub struct LabOptions {
     /// paths: KiB that may wait before the slowest link, 16 to 4096; A..B doubles
     #[arg(long, value_name = "KIB", value_parser = |word: &str| QUEUES.parse(word))]
     pub queue: Option<Places>,
+    /// paths: each loss with each delay, for each queue: a heat map instead of an axis of each
+    #[arg(long)]
+    pub cross: bool,
     /// storage: the cipher [default: aes]
     #[arg(long, value_name = "CIPHER", value_enum, hide_default_value = true)]
     pub cipher: Option<StorageCipher>,
@@ -209,8 +213,30 @@ impl LabOptions {
         Some(format!("--only names no set-up of {none}: name one of {has}, or leave {none} out"))
     }
 
+    /// Why a user without rights cannot measure this experiment with these options; `None`: it can
+    /// be measured.
+    #[must_use]
+    pub fn of_root(&self, experiment: ExperimentName) -> Option<String> {
+        let name = experiment.name();
+        if experiment.needs_root() {
+            return Some(format!("{name} makes network namespaces: run it as root"));
+        }
+        let given = self.own_options().into_iter().filter(|(_, is_given)| *is_given);
+        let mut given = given.map(|(option, _)| option);
+        if let Some(option) = given.find(|it| experiment.options_of_root().contains(it)) {
+            return Some(format!(
+                "{option} of {name} is for root, who makes namespaces and control groups: leave it \
+                 out, or run it as root"
+            ));
+        }
+        let named = self.only.iter().filter(|setup| experiment.setups().contains(setup));
+        let named: Vec<&LabSetup> = named.collect();
+        let all = !named.is_empty() && named.iter().all(|it| LabSetup::OF_ROOT.contains(it));
+        all.then(|| format!("{name} makes namespaces for these set-ups of --only: run it as root"))
+    }
+
     /// Options that belong to some experiments, and whether they are given.
-    fn own_options(&self) -> [(&'static str, bool); 21] {
+    fn own_options(&self) -> [(&'static str, bool); 22] {
         [
             ("--length", self.length.is_some()),
             ("--power", !self.power.is_empty()),
@@ -230,6 +256,7 @@ impl LabOptions {
             ("--loss", self.loss.is_some()),
             ("--delay", self.delay.is_some()),
             ("--queue", self.queue.is_some()),
+            ("--cross", self.cross),
             ("--cipher", self.cipher.is_some()),
             ("--peers", self.peers.is_some()),
             ("--before", self.before.is_some()),

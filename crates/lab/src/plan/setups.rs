@@ -22,6 +22,8 @@ pub enum LabSetup {
 impl LabSetup {
     /// The modes of Tasuki.
     pub const MODES: [Self; 3] = [Self::Split, Self::Fused, Self::Library];
+    /// What makes network namespaces in every experiment.
+    pub(super) const OF_ROOT: [Self; 2] = [Self::BothEnds, Self::Wire];
     /// What a quick run has only if it is named: it has three minutes.
     pub(super) const NOT_QUICK: [Self; 2] = [Self::Library, Self::Wire];
 }

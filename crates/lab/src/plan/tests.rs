@@ -95,6 +95,27 @@ fn commands_of_figures_keep_what_their_experiment_has() {
 }
 
 #[test]
+fn what_a_user_without_rights_cannot_measure_is_said() {
+    use ExperimentName::{Calls, Rtt, Stages, Throughput};
+    for (words, of, expected) in [
+        ("stages", Stages, Some("stages makes network namespaces: run it as root")),
+        ("rtt --length 4 --load sender=1 --only split,both-ends", Rtt, None),
+        ("rtt --power 50", Rtt, Some("--power of rtt is for root")),
+        ("rtt --gateways 0", Rtt, Some("--gateways of rtt is for root")),
+        ("rtt --only both-ends,wire", Rtt, Some("rtt makes namespaces for these set-ups")),
+        ("rtt throughput --peers x", Throughput, Some("--peers of throughput is for root")),
+        ("calls rtt --gateways 1 --frames", Calls, None),
+    ] {
+        let said = parsed(words).unwrap().of_root(of);
+        let is_it = match expected {
+            Some(expected) => said.as_ref().is_some_and(|it| it.starts_with(expected)),
+            None => said.is_none(),
+        };
+        assert!(is_it, "{words}: {said:?}");
+    }
+}
+
+#[test]
 fn without_names_experiments_without_the_set_up_are_left_out() {
     let chosen = |words| parsed(words).unwrap().chosen();
     assert_eq!(chosen("--only split"), ExperimentName::EACH);
