@@ -19,6 +19,7 @@ use user::exit::{Code, Failure};
 use crate::args::Congestion;
 use crate::bridged::{BridgedPair, PairPlace};
 use crate::cleanup::CleanUp;
+use crate::default_congestion::set_default;
 use crate::described;
 use crate::running_server::RunningServer;
 use crate::setup::{Build, Device, Role, Setup, Tasuki};
@@ -78,7 +79,7 @@ impl Programs {
     /// The earlier build `tasuki`. The `tasuki-bench` beside it has the native API's ends.
     ///
     /// # Errors
-    /// If it is not there, or no build of tasuki.
+    /// If it is not there, no build of tasuki, or has no shim to start programs with.
     pub(crate) fn earlier(tasuki: &Path, peers: &Path) -> Result<Self> {
         if !tasuki.is_file() {
             let sentence = format!(
@@ -99,6 +100,14 @@ impl Programs {
         }
         // It is started in other directories as well.
         let tasuki = std::path::absolute(tasuki)?;
+        let folder = tasuki.parent().unwrap_or(Path::new("/"));
+        if !["", "../lib/tasuki"].iter().any(|at| folder.join(at).join(SHIM).is_file()) {
+            let sentence = format!(
+                "the earlier build {} has no {SHIM} beside it: copy that of the same build there",
+                tasuki.display()
+            );
+            return Err(Failure::new(Code::NotFound, sentence).into());
+        }
         let (native, peers) = (tasuki.with_file_name("tasuki-bench"), peers.to_owned());
         Ok(Self { tasuki, native, peers, build: Build::Before })
     }
@@ -122,8 +131,8 @@ pub(crate) fn on_cpu(cpu: &str, pinned: bool) -> Command {
     command
 }
 
-/// The sysctl with the names of congestion controls.
-const AVAILABLE: &str = "net.ipv4.tcp_available_congestion_control";
+/// What `tasuki run` puts before a program's libraries. It belongs to the build.
+const SHIM: &str = "libtasuki_preload.so";
 /// The server's port, in a namespace of its own.
 const PORT: u16 = 5202;
 /// How a program on a stack behind passt or pasta sees this host, and its own address.
@@ -268,9 +277,7 @@ impl Ends {
     /// Gives the kernel's ends this congestion control, for sockets made from now on.
     pub(crate) fn set_congestion(&self, name: &str) -> Result<()> {
         for namespace in &self.namespaces {
-            let key = format!("net.ipv4.tcp_congestion_control={name}");
-            sh(&format!("ip netns exec {namespace} sysctl -qw {key}"))
-                .with_context(|| format!("{key}: see `sysctl {AVAILABLE}`"))?;
+            set_default(namespace, name)?;
         }
         Ok(())
     }

@@ -59,6 +59,7 @@ mod cleanup;
 mod client;
 mod clients;
 mod compare;
+mod default_congestion;
 mod described;
 mod devices;
 mod fairness;

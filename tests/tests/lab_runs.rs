@@ -3,7 +3,8 @@
 //! Runs are small, of a fixed number of rounds. Effects are compared as medians over rounds; no
 //! time is compared with a fixed one.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::Value;
 use tasuki_tests::{Lab, figure, growth, mode, points, series, tasuki_binary};
@@ -351,6 +352,11 @@ fn an_earlier_build_takes_turns_with_the_present_one() {
     assert!(said.stderr.contains("the earlier build none is not there"), "{said}");
     let said = lab.run("rtt --before /bin/true --out none").code(118);
     assert!(said.stderr.contains("no build of tasuki"), "{said}");
+    let alone = lab.path("tasuki");
+    fs::write(&alone, "#!/bin/sh\necho tasuki 0.0.1\n").expect("a script");
+    fs::set_permissions(&alone, Permissions::from_mode(0o755)).expect("it is made executable");
+    let said = lab.run("rtt --before ./tasuki --out none").code(127);
+    assert!(said.stderr.contains("no libtasuki_preload.so beside it"), "{said}");
     let said = lab.run("calls --before none --out none").code(2);
     assert!(said.stderr.contains("--before belongs to rtt, "), "{said}");
     assert!(!lab.path("none").exists());
