@@ -47,6 +47,7 @@
 //! protocol setup machine: the order on the wire, set-ups, the machine's state
 //! processor_time process_memory: what processes have used, and what they have
 //! median progress cleanup shell: the middle of some figures, how far a run is, its end, scripts
+//! default_congestion: the congestion control of a namespace
 //! described: the machine and the build
 //! ```
 
