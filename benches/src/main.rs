@@ -43,11 +43,11 @@
 //! bridged: two instances on one bridge
 //! report native smoltcp_peer turns: tables; the stacks besides `std::net`; two processes
 //! many_connections: a program with many connections
+//! default_congestion: the congestion control of a namespace
 //! row args transport: shared by all of them
 //! protocol setup machine: the order on the wire, set-ups, the machine's state
 //! processor_time process_memory: what processes have used, and what they have
 //! median progress cleanup shell: the middle of some figures, how far a run is, its end, scripts
-//! default_congestion: the congestion control of a namespace
 //! described: the machine and the build
 //! ```
 
