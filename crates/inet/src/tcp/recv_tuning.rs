@@ -5,9 +5,10 @@
 //! * The *threshold* (Linux: `rcv_ssthresh`) bounds the window within the buffer. It starts with
 //!   the window of the SYN and grows by two segments for each full one that arrives. So the window
 //!   opens no faster than the peer's slow start can use it.
-//! * The *buffer* grows with the bytes that the application has read in one round trip
-//!   ([`window_after`]). The span of pieces out of order comes on top: they take room and cannot be
-//!   read. The buffer never gets smaller. `recv_buffer_max` and the owner's grant bound it.
+//! * The *buffer* grows to twice the bytes that the application has read in one round trip, since a
+//!   sender in slow start may double that in the next. The span of pieces out of order comes on
+//!   top: they take room and cannot be read. The buffer never gets smaller. `recv_buffer_max` and
+//!   the owner's grant bound it.
 //!
 //! The round-trip time is the receiver's own estimate, as a side that only receives has no other.
 //! Echoed timestamps give smoothed samples. The time in which a whole window arrives gives others,
@@ -44,18 +45,6 @@ pub(super) struct LearntTuning {
     rtt: u32,
     /// Most that was read in one round trip, bytes.
     space: u32,
-}
-
-/// The window, bytes, for a peer of which the application has read `read` bytes in one round trip,
-/// and `before` in the best one before it.
-///
-/// A sender in slow start doubles its rate in each round trip, and this count is one round trip
-/// late: twice `read` is under way already when the new window reaches the peer. So the growth
-/// comes on top, twice: a peer that has doubled gets six times `read`, a steady one twice.
-fn window_after(read: u32, before: u32) -> usize {
-    let twice = 2 * u64::from(read);
-    let growth = twice * u64::from(read.saturating_sub(before)) / u64::from(before.max(1));
-    usize::try_from(twice + 2 * growth).unwrap_or(usize::MAX)
 }
 
 impl LearntTuning {
@@ -172,8 +161,7 @@ impl BufferTuner {
             self.learnt.threshold = grown;
         }
         if queue.has_out_of_order() {
-            let space = self.learnt.space;
-            self.grow_buffer(window_after(space, space), durable, config, queue);
+            self.grow_buffer(durable, config, queue);
         }
     }
 
@@ -222,16 +210,14 @@ impl BufferTuner {
         let read = queue.read_of(durable.received);
         let here = u32::try_from(read.saturating_sub(before)).unwrap_or(u32::MAX);
         if here > self.learnt.space {
-            let before = core::mem::replace(&mut self.learnt.space, here);
-            self.grow_buffer(window_after(here, before), durable, config, queue);
+            self.learnt.space = here;
+            self.grow_buffer(durable, config, queue);
         }
         self.round = Some((read, now));
     }
 
-    /// The buffer grows to hold `window` bytes, and what has arrived out of order.
     fn grow_buffer<R>(
         &mut self,
-        window: usize,
         durable: &Durable,
         config: &TcpConfig,
         queue: &mut ReceiveQueue<R>,
@@ -240,7 +226,7 @@ impl BufferTuner {
             return;
         }
         let span = queue.out_of_order_span(durable.rcv_nxt) as usize;
-        let wanted = window.saturating_add(span);
+        let wanted = (self.learnt.space as usize).saturating_mul(2).saturating_add(span);
         self.wanted = self.wanted.max(wanted.min(config.recv_buffer_max / 2));
         self.use_grant(queue);
     }
