@@ -307,7 +307,7 @@ impl Host {
         Ok(Self { _server, ends, congestion: congestion.clone() })
     }
 
-    /// Those that client and server are on, if they are pinned ([`on_cpu`]).
+    /// The processors of client and server, if they are pinned ([`on_cpu`]).
     pub(crate) fn processors(&self) -> [usize; 2] {
         if self.ends.role == Role::Client { [0, 1] } else { [1, 0] }
     }
