@@ -6,9 +6,9 @@
 //!   the window of the SYN and grows by two segments for each full one that arrives. So the window
 //!   opens no faster than the peer's slow start can use it.
 //! * The *buffer* grows to twice the bytes that the application has read in one round trip, since a
-//!   sender in slow start may double that in the next. The span of pieces out of order comes on
-//!   top: they take room and cannot be read. The buffer never gets smaller. `recv_buffer_max` and
-//!   the owner's grant bound it.
+//!   sender in slow start may double that in the next; over long paths to more ([`growth_after`]).
+//!   The span of pieces out of order comes on top: they take room and cannot be read. The buffer
+//!   never gets smaller. `recv_buffer_max` and the owner's grant bound it.
 //!
 //! The round-trip time is the receiver's own estimate, as a side that only receives has no other.
 //! Echoed timestamps give smoothed samples. The time in which a whole window arrives gives others,
@@ -33,6 +33,9 @@ const LEAST_PAYLOAD: usize = 128;
 /// The estimate counts eighths of a microsecond.
 const EIGHTHS: u32 = 8;
 
+/// Round-trip time from which a path is long: a window that is late costs the sender a part of it.
+const LONG_PATH: Duration = Duration::from_millis(5);
+
 /// Longest sample, microseconds: more than a minute says nothing about a path.
 const LONGEST: u32 = 60_000_000;
 
@@ -45,6 +48,26 @@ pub(super) struct LearntTuning {
     rtt: u32,
     /// Most that was read in one round trip, bytes.
     space: u32,
+}
+
+/// Bytes of window beyond twice `read`, the bytes that the application has read in one round trip
+/// of `rtt`. The best one before it had `before`.
+///
+/// A sender in slow start doubles its rate in each round trip, and this count is one round trip
+/// late: twice `read` is under way already when the new window reaches the peer. So over a long
+/// path the growth comes on top, twice, as Linux has it: a peer that has doubled gets six times
+/// `read`, a steady one twice.
+///
+/// A short path has no such growth. There a late window costs some milliseconds once, and a larger
+/// one fills with bytes that wait: more than a few hundred frames exceed what a server may lend to
+/// a program, and it copies the rest.
+fn growth_after(read: u32, before: u32, rtt: Duration) -> usize {
+    if rtt < LONG_PATH {
+        return 0;
+    }
+    let growth = u64::from(read.saturating_sub(before));
+    let bytes = 4 * u64::from(read) * growth / u64::from(before.max(1));
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 impl LearntTuning {
@@ -161,7 +184,7 @@ impl BufferTuner {
             self.learnt.threshold = grown;
         }
         if queue.has_out_of_order() {
-            self.grow_buffer(durable, config, queue);
+            self.grow_buffer(0, durable, config, queue);
         }
     }
 
@@ -210,14 +233,17 @@ impl BufferTuner {
         let read = queue.read_of(durable.received);
         let here = u32::try_from(read.saturating_sub(before)).unwrap_or(u32::MAX);
         if here > self.learnt.space {
-            self.learnt.space = here;
-            self.grow_buffer(durable, config, queue);
+            let before = core::mem::replace(&mut self.learnt.space, here);
+            self.grow_buffer(growth_after(here, before, rtt), durable, config, queue);
         }
         self.round = Some((read, now));
     }
 
+    /// The buffer grows to hold twice what was read, `growth` bytes, and what has arrived out of
+    /// order.
     fn grow_buffer<R>(
         &mut self,
+        growth: usize,
         durable: &Durable,
         config: &TcpConfig,
         queue: &mut ReceiveQueue<R>,
@@ -226,7 +252,8 @@ impl BufferTuner {
             return;
         }
         let span = queue.out_of_order_span(durable.rcv_nxt) as usize;
-        let wanted = (self.learnt.space as usize).saturating_mul(2).saturating_add(span);
+        let twice = (self.learnt.space as usize).saturating_mul(2);
+        let wanted = twice.saturating_add(growth).saturating_add(span);
         self.wanted = self.wanted.max(wanted.min(config.recv_buffer_max / 2));
         self.use_grant(queue);
     }

@@ -12,15 +12,22 @@ fn window(rig: &Rig) -> usize {
     rig.c.durable().window_left() as usize
 }
 
+/// So many full segments arrive.
+fn arrive(rig: &mut Rig, segments: usize, timestamps: Option<Timestamps>) {
+    for _ in 0..segments {
+        let next = rig.c.durable().rcv_nxt.get().wrapping_sub(rig.irs);
+        let una = rig.c.durable().snd_una.get().wrapping_sub(rig.iss);
+        let segment = SegmentRepr { timestamps, ..rig.seg(next, una) };
+        assert_eq!(rig.take(&segment, &[7; MSS]), SegmentReply::None);
+    }
+}
+
 /// A peer that fills each window in a round trip of 10 ms, and an application that reads all of it
 /// or nothing, `rounds` times.
 fn rounds(rig: &mut Rig, rounds: usize, reads: bool) {
     for _ in 0..rounds {
         let segments = window(rig) / MSS;
-        for _ in 0..segments {
-            let seq = rig.c.durable().rcv_nxt.get().wrapping_sub(rig.irs);
-            rig.data(seq, &[7; MSS]);
-        }
+        arrive(rig, segments, None);
         rig.now += millis(10);
         if reads {
             let got = rig.read().len();
@@ -48,6 +55,43 @@ fn a_quick_reader_gets_a_larger_buffer() {
     assert_eq!(rig.c.recv_buffer(), 1 << 20, "half of recv_buffer_max");
     let info = rig.c.info(rig.now);
     assert!(info.rcv_space as usize > 8 * 65_536 && info.rcv_rtt > 9_000, "{info:?}");
+}
+
+#[test]
+fn slow_start_is_never_limited_by_the_window() {
+    let mut rig = Rig::established(&TcpConfig { timestamps: true, ..tuned() });
+    rig.write(1);
+    let mut echo = rig.sent_data().0.timestamps.unwrap().value;
+    let most = (1 << 20) / MSS;
+    // A sender that starts with ten segments, and doubles their number in each round trip.
+    for (round, segments) in [10, 20, 40, 80, 160, 320, 640].into_iter().enumerate() {
+        assert!(segments < most && window(&rig) >= segments * MSS, "{segments} segments");
+        rig.now += millis(25);
+        let value = 100 + round as u32;
+        arrive(&mut rig, segments, Some(Timestamps { value, echo }));
+        let got = rig.read().len();
+        rig.c.consumed(rig.now, got);
+        echo = rig.sent().timestamps.unwrap().value;
+        rig.burst();
+    }
+}
+
+#[test]
+fn a_short_path_gets_twice_what_was_read() {
+    let large = TcpConfig { timestamps: true, recv_buffer: 1 << 20, ..tuned() };
+    let mut rig = Rig::established(&TcpConfig { recv_buffer_max: 64 << 20, ..large });
+    let mut most = 0;
+    for _ in 0..12 {
+        let arrived = window(&rig) / MSS;
+        arrive(&mut rig, arrived, None);
+        rig.now += millis(1);
+        let got = rig.read().len();
+        rig.c.consumed(rig.now, got);
+        rig.burst();
+        most = most.max(got);
+        assert!(rig.c.recv_buffer() <= (1 << 20).max(2 * most + MSS), "{}", rig.c.recv_buffer());
+    }
+    assert!(rig.c.recv_buffer() > 1 << 20);
 }
 
 #[test]
@@ -148,7 +192,7 @@ fn an_echo_gives_the_round_trip_time() {
 
 #[test]
 fn sleep_keeps_what_was_learnt() {
-    let mut rig = Rig::established(&tuned());
+    let mut rig = Rig::established(&TcpConfig { recv_buffer_max: 64 << 20, ..tuned() });
     rounds(&mut rig, 3, true);
     let (buffer, before) = (rig.c.recv_buffer(), rig.c.info(rig.now));
     rig.now += secs(3);
