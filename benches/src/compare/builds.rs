@@ -31,12 +31,14 @@ pub(super) fn markdown(results: &Results) -> String {
     let number = |judgement| changes.iter().filter(|it| it.judgement == judgement).count();
     let _ = writeln!(
         text,
-        "\n{} of {} are worse by more than {} %, {} perhaps, {} better; {} have too few rounds.",
+        "\n{} of {} are worse by more than {} % ({} more perhaps), {} better ({} more perhaps); {} \
+         have too few rounds.",
         number(Judgement::Regression),
         changes.len(),
         100.0 * BOUND,
         number(Judgement::Suspected),
         number(Judgement::Improvement),
+        number(Judgement::Promising),
         number(Judgement::Unjudged),
     );
     text
@@ -47,6 +49,7 @@ fn word(judgement: Judgement) -> &'static str {
         Judgement::Regression => "**worse**",
         Judgement::Suspected => "worse?",
         Judgement::Improvement => "better",
+        Judgement::Promising => "better?",
         Judgement::Unchanged | Judgement::Unjudged => "",
     }
 }

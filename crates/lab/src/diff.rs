@@ -10,7 +10,8 @@
 //! ([`statistics::adjusted`](crate::statistics::adjusted)): a file with a thousand points and
 //! without a change raises a false alarm in one of twenty comparisons at most. The price is that a
 //! change in one point of a thousand needs about ten rounds to be seen. What only looks like a
-//! regression is [`Judgement::Suspected`]: more rounds tell. All points of a series together are
+//! regression is [`Judgement::Suspected`]: more rounds tell. [`Judgement::Improvement`] and
+//! [`Judgement::Promising`] are the same for what is better. All points of a series together are
 //! judged as well ([`Change::x`] is `None`): what makes all of them a little worse is seen there.
 //! Series are few, so they are a family of their own: the number of points does not hide them.
 //!

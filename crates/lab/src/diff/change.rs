@@ -22,6 +22,8 @@ pub enum Judgement {
     Suspected,
     /// Better by more than the bound, and significant.
     Improvement,
+    /// Better by more than the bound. Significant by itself, not among so many points.
+    Promising,
     /// None of these.
     Unchanged,
     /// Fewer than three rounds in one of the files, or a value of 0 to compare with.
@@ -97,6 +99,8 @@ pub(super) fn judge(pair: &Pair, significance: Option<(f64, f64)>, bound: f64) -
         Judgement::Suspected
     } else if worse < -bound && adjusted < SIGNIFICANT {
         Judgement::Improvement
+    } else if worse < -bound && raw < SIGNIFICANT {
+        Judgement::Promising
     } else {
         Judgement::Unchanged
     }

@@ -292,6 +292,32 @@ fn an_improvement_is_no_regression() {
 }
 
 #[test]
+fn a_change_in_few_rounds_is_perhaps_one() {
+    for (factor, is_better) in [(0.8, false), (1.25, true)] {
+        let planted = Planted { figure: "send", series: "split", x: Some(16e3), factor };
+        let mut perhaps = 0;
+        for seed in 0..10 {
+            let before = run(seed, 4, 0.04, false, None);
+            let after = run(1000 + seed, 4, 0.04, false, Some(planted));
+            let found = compare(&before, &after, DiffOptions::default());
+            let of = |judgement| {
+                let is_it = |it: &&Change| it.figure == "send" && it.x == Some(16e3);
+                found
+                    .of(judgement)
+                    .into_iter()
+                    .filter(is_it)
+                    .filter(|it| it.series == "split")
+                    .count()
+            };
+            let [worse, better] = [Judgement::Suspected, Judgement::Promising].map(of);
+            perhaps += if is_better { better } else { worse };
+            assert_eq!(if is_better { worse } else { better }, 0, "seed {seed}, {factor}");
+        }
+        assert!(perhaps >= 3, "{perhaps} of 10, {factor}");
+    }
+}
+
+#[test]
 fn the_base_is_a_measure_of_the_machine_and_not_judged() {
     let (before, after) = (run(3, 10, 0.03, true, None), run(4, 10, 0.03, true, None));
     let difference = compare(&before, &after, DiffOptions::default());

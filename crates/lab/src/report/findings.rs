@@ -149,13 +149,14 @@ fn builds(results: &Results) -> Option<String> {
     let found = compare_builds(results, options.bound);
     let number = |judgement| found.of(judgement).len();
     Some(format!(
-        "Since {earlier}, measured in turn: of {} {} worse by more than {} %, {} perhaps, {} \
-         better, and {} not judged.",
+        "Since {earlier}, measured in turn: of {} {} worse by more than {} % ({} more \
+         perhaps), {} better ({} more perhaps), and {} not judged.",
         many(found.changes.len(), "comparison"),
         number(Judgement::Regression),
         short(100.0 * options.bound),
         number(Judgement::Suspected),
         number(Judgement::Improvement),
+        number(Judgement::Promising),
         number(Judgement::Unjudged),
     ))
 }

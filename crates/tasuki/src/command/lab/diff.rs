@@ -26,6 +26,7 @@ struct DiffAnswer<'a> {
     regressions: Vec<&'a Change>,
     suspected: Vec<&'a Change>,
     improvements: Vec<&'a Change>,
+    promising: Vec<&'a Change>,
     unchanged: Vec<&'a Change>,
     unjudged: Vec<&'a Change>,
     drifts: &'a [Drift],
@@ -79,6 +80,7 @@ fn answer(difference: &Difference) -> DiffAnswer<'_> {
         regressions: difference.of(Judgement::Regression),
         suspected: difference.of(Judgement::Suspected),
         improvements: difference.of(Judgement::Improvement),
+        promising: difference.of(Judgement::Promising),
         unchanged: difference.of(Judgement::Unchanged),
         unjudged: difference.of(Judgement::Unjudged),
         drifts: &difference.drifts,
@@ -95,6 +97,10 @@ fn text(difference: &Difference) -> String {
             format!("Perhaps worse by more than {percent} % (more rounds tell)"),
         ),
         (Judgement::Improvement, format!("Better by more than {percent} %")),
+        (
+            Judgement::Promising,
+            format!("Perhaps better by more than {percent} % (more rounds tell)"),
+        ),
     ];
     let mut text = String::new();
     for (judgement, title) in lists {
@@ -117,11 +123,13 @@ fn text(difference: &Difference) -> String {
     let number = |judgement| difference.of(judgement).len();
     let _ = writeln!(
         text,
-        "{} compared: {} worse, {} perhaps, {} better, {} unchanged, {} with too few rounds.",
+        "{} compared: {} worse, {} perhaps worse, {} better, {} perhaps better, {} unchanged, {} with \
+         too few rounds.",
         difference.changes.len(),
         number(Judgement::Regression),
         number(Judgement::Suspected),
         number(Judgement::Improvement),
+        number(Judgement::Promising),
         number(Judgement::Unchanged),
         number(Judgement::Unjudged),
     );
@@ -239,7 +247,8 @@ mod tests {
             "send    split   64   1.500  1.200  x Linux  -20.0 %  -25.0 % to -15.0 %\n",
             "Linux itself has changed by +3.0 % in send: ratios are to it.\n",
             "Not compared: a/b9 (reason).\nNot compared: 2 more; --json has all.\n",
-            "2 compared: 1 worse, 0 perhaps, 0 better, 1 unchanged, 0 with too few rounds.\n",
+            "2 compared: 1 worse, 0 perhaps worse, 0 better, 0 perhaps better, 1 unchanged, 0 with \
+             too few rounds.\n",
         ] {
             assert!(text.contains(line), "{line}\nis not in\n{text}");
         }
