@@ -123,8 +123,8 @@ fn text(difference: &Difference) -> String {
     let number = |judgement| difference.of(judgement).len();
     let _ = writeln!(
         text,
-        "{} compared: {} worse, {} perhaps worse, {} better, {} perhaps better, {} unchanged, {} with \
-         too few rounds.",
+        "{} compared: {} worse, {} perhaps worse, {} better, {} perhaps better, {} unchanged, \
+         {} with too few rounds.",
         difference.changes.len(),
         number(Judgement::Regression),
         number(Judgement::Suspected),
