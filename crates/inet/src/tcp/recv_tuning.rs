@@ -66,7 +66,7 @@ fn growth_after(read: u32, before: u32, rtt: Duration) -> usize {
         return 0;
     }
     let growth = u64::from(read.saturating_sub(before));
-    let bytes = 4 * u64::from(read) * growth / u64::from(before.max(1));
+    let bytes = (4 * u64::from(read)).saturating_mul(growth) / u64::from(before.max(1));
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
@@ -279,4 +279,17 @@ impl BufferTuner {
 
 fn micros(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_has_no_overflow() {
+        assert_eq!(growth_after(2000, 1000, LONG_PATH), 8000);
+        assert_eq!(growth_after(1000, 1000, LONG_PATH), 0);
+        assert_eq!(growth_after(2000, 1000, LONG_PATH / 2), 0);
+        assert!(growth_after(u32::MAX, 0, LONG_PATH) > 1 << 60);
+    }
 }
