@@ -318,7 +318,7 @@ fn an_earlier_build_takes_turns_with_the_present_one() {
     let words = if mode == "library" { words.replace("scale ", "") } else { words };
     let axes = if mode == "library" { axes.replace("--programs 1 ", "") } else { axes.to_owned() };
     let said = lab.run(&format!("{words} {axes} --only linux,{mode} --out both")).success();
-    assert!(said.stdout.contains("measured in turn: of "), "{said}");
+    assert!(said.stdout.contains("measured in turn, "), "{said}");
     let results = lab.results("both");
     assert!(results["partial"].is_null(), "{results}");
     assert_eq!(results["made"]["before"], results["made"]["tasuki"]);

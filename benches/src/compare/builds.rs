@@ -14,33 +14,21 @@ const BOUND: f64 = 0.03;
 
 /// A table of all that was measured in both builds, empty without an earlier one.
 pub(super) fn markdown(results: &Results) -> String {
-    let changes = compare_builds(results, BOUND).changes;
+    let found = compare_builds(results, BOUND);
     let mut text = String::new();
-    if changes.is_empty() {
+    if found.changes.is_empty() {
         return text;
     }
     text.push_str("\n## New build to the one before\n\n");
     text.push_str("Median of the ratios within rounds, and its 95 % interval.\n\n");
     text.push_str("| figure | set-up | bytes | new / before | |\n|---|---|---:|---|---|\n");
-    for change in &changes {
+    for change in &found.changes {
         let bytes = change.x.map_or("all".to_owned(), |x| x.to_string());
         let (figure, series) = (&change.figure, &change.series);
         let word = word(change.judgement);
         let _ = writeln!(text, "| {figure} | {series} | {bytes} | {} | {word} |", ratio(change));
     }
-    let number = |judgement| changes.iter().filter(|it| it.judgement == judgement).count();
-    let _ = writeln!(
-        text,
-        "\n{} of {} are worse by more than {} % ({} more perhaps), {} better ({} more perhaps); {} \
-         have too few rounds.",
-        number(Judgement::Regression),
-        changes.len(),
-        100.0 * BOUND,
-        number(Judgement::Suspected),
-        number(Judgement::Improvement),
-        number(Judgement::Promising),
-        number(Judgement::Unjudged),
-    );
+    let _ = writeln!(text, "\n{}.", found.counts());
     text
 }
 

@@ -46,6 +46,14 @@ pub struct DiffOptions {
     pub absolute: bool,
 }
 
+impl DiffOptions {
+    /// The bound in percent, to a hundredth.
+    #[must_use]
+    pub fn percent(&self) -> f64 {
+        (1e4 * self.bound).round() / 1e2
+    }
+}
+
 impl Default for DiffOptions {
     fn default() -> Self {
         Self { bound: 0.05, absolute: false }
@@ -74,6 +82,24 @@ impl Difference {
         let size = |change: &Change| change.worse.unwrap_or(0.0).abs();
         found.sort_by(|a, b| size(b).total_cmp(&size(a)));
         found
+    }
+
+    /// How many changes there are of each kind, without a full stop.
+    #[must_use]
+    pub fn counts(&self) -> String {
+        let number = |judgement| self.of(judgement).len();
+        format!(
+            "{} compared: {} worse by more than {} %, {} perhaps worse, {} better, {} perhaps \
+             better, {} unchanged, {} with too few rounds",
+            self.changes.len(),
+            number(Judgement::Regression),
+            self.options.percent(),
+            number(Judgement::Suspected),
+            number(Judgement::Improvement),
+            number(Judgement::Promising),
+            number(Judgement::Unchanged),
+            number(Judgement::Unjudged),
+        )
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::number::short;
 use super::view::{FigureView, PointView, SeriesView};
-use crate::diff::{DiffOptions, Judgement, compare_builds};
+use crate::diff::{DiffOptions, compare_builds};
 use crate::results::{BEFORE, Results};
 use crate::statistics::{Interval, NOISY, median, median_interval};
 
@@ -145,20 +145,8 @@ fn worst(compared: &[Compared]) -> Option<String> {
 /// What changed since the earlier build, if there is one in the run.
 fn builds(results: &Results) -> Option<String> {
     let earlier = results.made.before.as_ref()?;
-    let options = DiffOptions::default();
-    let found = compare_builds(results, options.bound);
-    let number = |judgement| found.of(judgement).len();
-    Some(format!(
-        "Since {earlier}, measured in turn: of {} {} worse by more than {} % ({} more \
-         perhaps), {} better ({} more perhaps), and {} not judged.",
-        many(found.changes.len(), "comparison"),
-        number(Judgement::Regression),
-        short(100.0 * options.bound),
-        number(Judgement::Suspected),
-        number(Judgement::Improvement),
-        number(Judgement::Promising),
-        number(Judgement::Unjudged),
-    ))
+    let found = compare_builds(results, DiffOptions::default().bound);
+    Some(format!("Since {earlier}, measured in turn, {}.", found.counts()))
 }
 
 fn noise(points: &[&PointView]) -> String {

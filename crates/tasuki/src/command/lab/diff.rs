@@ -68,7 +68,7 @@ pub(super) fn diff(
         return Ok(0);
     }
     let noun = if found == 1 { "figure is" } else { "figures are" };
-    let percent = 100.0 * args.bound;
+    let percent = options.percent();
     let sentence = format!("{found} {noun} worse by more than {percent} %: see the list");
     Err(Failure::new(Code::Output, sentence))
 }
@@ -89,7 +89,7 @@ fn answer(difference: &Difference) -> DiffAnswer<'_> {
 }
 
 fn text(difference: &Difference) -> String {
-    let percent = 100.0 * difference.options.bound;
+    let percent = difference.options.percent();
     let lists = [
         (Judgement::Regression, format!("Worse by more than {percent} %")),
         (
@@ -120,19 +120,7 @@ fn text(difference: &Difference) -> String {
         let _ = writeln!(text, "{base} itself has changed by {by} in {figure}: {meaning}.");
     }
     text.push_str(&unpaired(&difference.unpaired));
-    let number = |judgement| difference.of(judgement).len();
-    let _ = writeln!(
-        text,
-        "{} compared: {} worse, {} perhaps worse, {} better, {} perhaps better, {} unchanged, \
-         {} with too few rounds.",
-        difference.changes.len(),
-        number(Judgement::Regression),
-        number(Judgement::Suspected),
-        number(Judgement::Improvement),
-        number(Judgement::Promising),
-        number(Judgement::Unchanged),
-        number(Judgement::Unjudged),
-    );
+    let _ = writeln!(text, "{}.", difference.counts());
     text
 }
 
@@ -247,8 +235,8 @@ mod tests {
             "send    split   64   1.500  1.200  x Linux  -20.0 %  -25.0 % to -15.0 %\n",
             "Linux itself has changed by +3.0 % in send: ratios are to it.\n",
             "Not compared: a/b9 (reason).\nNot compared: 2 more; --json has all.\n",
-            "2 compared: 1 worse, 0 perhaps worse, 0 better, 0 perhaps better, 1 unchanged, 0 with \
-             too few rounds.\n",
+            "2 compared: 1 worse by more than 5 %, 0 perhaps worse, 0 better, 0 perhaps better, 1 \
+             unchanged, 0 with too few rounds.\n",
         ] {
             assert!(text.contains(line), "{line}\nis not in\n{text}");
         }
