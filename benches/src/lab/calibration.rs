@@ -27,6 +27,8 @@ const INTERVAL: Duration = Duration::from_secs(15);
 const MOST_CALIBRATIONS: usize = 200;
 /// How long one figure is measured.
 const TURN: Duration = Duration::from_millis(15);
+/// Steps of the loop of independent additions: some µs.
+const STEPS: u64 = 1000;
 /// Bytes that are copied at a time: they stay in a processor's cache.
 const COPY: usize = 64 << 10;
 /// Bytes of a frame, of a type that nobody takes (IEEE 802, local experimental).
@@ -134,6 +136,7 @@ pub(crate) fn run() -> Result<()> {
     if let Some(there) = all.get(1) {
         add("futex wake on another processor", "µs", futex_wake(here, *there));
     }
+    add("loop of independent additions", "ns", Ok(independent_additions()));
     add("copy of 64 KiB", "ns", Ok(copy()));
     add("AES-256-GCM of 16 KiB", "ns", seal());
     add("write of a frame to a TAP device", "ns", tap_write());
@@ -192,6 +195,22 @@ fn nanos(mut operation: impl FnMut() -> Result<()>) -> Result<f64> {
         times.push(one.elapsed().as_secs_f64() * 1e9);
     }
     median(times).context("no operations")
+}
+
+/// A loop that occupies all of a core's units for whole numbers. It takes twice as long while
+/// another hardware thread of the core computes, which a virtual machine may not know of.
+fn independent_additions() -> f64 {
+    let looped = nanos(|| {
+        let mut sums = [1_u64, 3, 5, 7, 11, 13];
+        for step in 0..std::hint::black_box(STEPS) {
+            for (sum, turn) in sums.iter_mut().zip([5, 11, 17, 23, 31, 41]) {
+                *sum = sum.rotate_left(turn).wrapping_add(step);
+            }
+        }
+        std::hint::black_box(sums);
+        Ok(())
+    });
+    looped.unwrap_or(f64::NAN)
 }
 
 fn copy() -> f64 {
