@@ -186,8 +186,7 @@ impl<'c> CallBatch<'c> {
             if came >= wanted as usize || self.counts() == (0, 0) || wait.is_over() {
                 return Ok(came);
             }
-            let goes_on = came > some - before;
-            if goes_on && self.raw.results_come_soon() {
+            if self.raw.results_come_soon(came > some - before) {
                 continue;
             }
             self.raw.sleep_for_results(wait)?;

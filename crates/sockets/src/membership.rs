@@ -8,6 +8,7 @@
 mod calls;
 mod control;
 mod deferred_bell;
+mod first_look;
 mod goodbye;
 mod local_thread;
 mod news;

@@ -97,6 +97,11 @@ impl ThreadSlot {
         1_u64.checked_shl(self.number.into()).unwrap_or(0)
     }
 
+    /// The stack runs in this process, and while its threads wait (mode `library`).
+    pub(super) fn drives_stack(&self) -> bool {
+        self.local.is_some()
+    }
+
     /// Sleeps until the bell rings or until `wait`'s deadline. `look_again` runs after each
     /// announcement. If it is true, the thread does not sleep.
     ///
