@@ -56,6 +56,8 @@ TASUKI_BIN=${TASUKI_BIN:-${CARGO_TARGET_DIR:-target}/tested/tasuki} \
 skips=$(grep -c '^SKIP: ' "$log")
 printf '\n'
 [ "$skips" = 0 ] || grep '^SKIP: ' "$log"
+# What failed tests said, again, where the end of a long output has it.
+awk '/^---- .* stdout ----$/ { left = 20 } left > 0 { print substr($0, 1, 1000); left-- }' "$log"
 awk -v skips="$skips" '
     /^test result: / {
         for (i = 2; i < NF; i++) {

@@ -101,7 +101,7 @@ impl Lab {
             let run = self.start_by(program, &format!("{words} --out {out}"));
             let _ = run.finish_within(LONG_RUN).success();
             let results = self.results(&out);
-            assert!(results["partial"].is_null(), "{results}");
+            assert!(results["partial"].is_null(), "{words}: {}", results["partial"]);
             let wrong = wrong(&results);
             if wrong.is_empty() {
                 return results;
