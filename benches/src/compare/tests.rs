@@ -94,7 +94,9 @@ fn builds_are_compared_within_rounds() {
         text.contains("| send-on-client | split | 1024 | 0.81 (0.80 to 0.82) | **worse** |"),
         "{text}"
     );
-    assert!(text.contains("\n1 compared: 1 worse by more than 3 %, 0 perhaps"), "{text}");
+    let counts = "\n1 compared: 1 worse by more than 3 %, 0 perhaps worse, 0 better, 0 perhaps \
+                  better, 0 unchanged, 0 with too few rounds.\n";
+    assert!(text.contains(counts), "{text}");
     for little in [1.0, 0.98] {
         let turns = worse.iter().map(|[linux, new, _]| [*linux, little * new, *new]);
         let text = builds::markdown(&results(experiment(&turns.collect::<Vec<_>>(), WORDS)));

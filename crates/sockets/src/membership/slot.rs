@@ -115,7 +115,7 @@ impl ThreadSlot {
     ) -> Result<(), Errno> {
         server.check_memory()?;
         server.ring_deferred();
-        let how = if self.local.is_some() { Sleep::Driving } else { Sleep::Futex };
+        let how = if self.drives_stack() { Sleep::Driving } else { Sleep::Futex };
         let role = self.take_role(how);
         let slept = match (&role, &self.local) {
             _ if look_again() => Ok(()),
