@@ -1,6 +1,7 @@
 //! `tasuki-bench idle`: how often an instance in which nothing happens is woken. `tasuki lab scale`
 //! measures the same with many connections ([`watched`]).
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream};
@@ -69,9 +70,9 @@ fn watch(instance: &Instance) -> Result<f64> {
     let pids: Vec<u64> = processes.iter().filter_map(|process| process["pid"].as_u64()).collect();
     let mut least = f64::INFINITY;
     for _ in 0..TRIES {
-        let before = switches(&pids)?;
+        let before = switches(&pids, &["voluntary", "nonvoluntary"])?;
         sleep(QUIET);
-        let count = switches(&pids)? - before;
+        let count = since(&before, &switches(&pids, &["voluntary", "nonvoluntary"])?);
         least = least.min(count as f64 / QUIET.as_secs_f64());
         if count == 0 {
             break;
@@ -80,9 +81,9 @@ fn watch(instance: &Instance) -> Result<f64> {
     Ok(least)
 }
 
-/// Context switches of all threads of some processes so far.
-fn switches(pids: &[u64]) -> Result<u64> {
-    of_tasks(pids, |task| switches_of(task, &["voluntary", "nonvoluntary"]))
+/// Context switches of these kinds of all threads of some processes so far.
+fn switches(pids: &[u64], kinds: &[&str]) -> Result<Counts> {
+    of_threads(pids, |thread| switches_of(thread, kinds))
 }
 
 /// What some processes did in a time.
@@ -96,32 +97,52 @@ pub(crate) struct IdleCost {
 
 /// Watches these processes for so long.
 pub(crate) fn watched(pids: &[u64], time: Duration) -> Result<IdleCost> {
-    let woken = || of_tasks(pids, |task| switches_of(task, &["voluntary"]));
-    let nanos = || of_tasks(pids, nanos_of).ok();
+    let woken = || switches(pids, &["voluntary"]);
+    let nanos = || of_threads(pids, nanos_of).ok();
     let (began, woken_before, nanos_before) = (Instant::now(), woken()?, nanos());
     sleep(time);
     let seconds = began.elapsed().as_secs_f64();
-    let passed = nanos().zip(nanos_before).map(|(now, then)| now.saturating_sub(then));
+    let passed = nanos().zip(nanos_before).map(|(now, then)| since(&then, &now));
     Ok(IdleCost {
-        wake_ups: woken()?.saturating_sub(woken_before) as f64 / seconds,
+        wake_ups: since(&woken_before, &woken()?) as f64 / seconds,
         processor_ms: passed.map(|nanos| nanos as f64 / 1e6 / seconds),
     })
 }
 
-/// The sum over all threads of these processes.
-fn of_tasks(pids: &[u64], count: impl Fn(&Path) -> Result<u64>) -> Result<u64> {
-    let mut sum = 0;
+/// What each thread counts, by its number. A sum would fall when a thread ends.
+type Counts = HashMap<u64, u64>;
+
+/// What was counted between two looks: of a thread that began in between all, of one that ended
+/// nothing.
+fn since(before: &Counts, after: &Counts) -> u64 {
+    let of = |(thread, count): (&u64, &u64)| {
+        count.saturating_sub(before.get(thread).copied().unwrap_or_default())
+    };
+    after.iter().map(of).sum()
+}
+
+/// What all threads of these processes count. A process that is not there is an error, a thread
+/// that ends meanwhile is not.
+fn of_threads(pids: &[u64], count: impl Fn(&Path) -> Result<u64>) -> Result<Counts> {
+    let mut counts = Counts::new();
     for pid in pids {
-        for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-            sum += count(&task?.path())?;
+        for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+            let path = thread?.path();
+            match count(&path) {
+                Err(_) if !path.exists() => (),
+                counted => {
+                    let name = path.file_name().and_then(|name| name.to_str());
+                    counts.insert(name.context("a thread's number")?.parse()?, counted?);
+                }
+            }
         }
     }
-    Ok(sum)
+    Ok(counts)
 }
 
 /// Context switches of a thread, of these kinds.
-fn switches_of(task: &Path, kinds: &[&str]) -> Result<u64> {
-    let status = fs::read_to_string(task.join("status"))?;
+fn switches_of(thread: &Path, kinds: &[&str]) -> Result<u64> {
+    let status = fs::read_to_string(thread.join("status"))?;
     let is_meant = |line: &&str| {
         line.split_once("_ctxt_switches").is_some_and(|(kind, _)| kinds.contains(&kind))
     };
@@ -130,8 +151,8 @@ fn switches_of(task: &Path, kinds: &[&str]) -> Result<u64> {
 }
 
 /// Nanoseconds on a processor so far.
-fn nanos_of(task: &Path) -> Result<u64> {
-    let stat = fs::read_to_string(task.join("schedstat"))?;
+fn nanos_of(thread: &Path) -> Result<u64> {
+    let stat = fs::read_to_string(thread.join("schedstat"))?;
     Ok(stat.split_whitespace().next().context("the time of a thread")?.parse()?)
 }
 
@@ -157,5 +178,23 @@ mod tests {
         let own = watched(&[std::process::id().into()], time).expect("this process");
         assert!(own.wake_ups > 0.0, "{own:?}");
         assert!(watched(&[u64::from(u32::MAX)], time).is_err());
+    }
+
+    #[test]
+    fn a_thread_that_ends_takes_nothing_from_the_others() {
+        let before = Counts::from([(1, 1_000), (2, 5)]);
+        assert_eq!(since(&before, &Counts::from([(2, 8), (3, 4)])), 7);
+        assert_eq!(since(&before, &before), 0);
+        // The same with a real one: its sleeps are more than those of the thread that watches.
+        let (says, slept) = std::sync::mpsc::channel();
+        let ends = std::thread::spawn(move || {
+            (0..1_000).for_each(|_| sleep(Duration::from_micros(1)));
+            says.send(()).expect("the test waits");
+            sleep(Duration::from_millis(20));
+        });
+        slept.recv().expect("the thread sleeps");
+        let own = watched(&[std::process::id().into()], Duration::from_millis(100));
+        ends.join().expect("the thread ends");
+        assert!(own.expect("this process").wake_ups > 0.0);
     }
 }
