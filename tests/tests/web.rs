@@ -350,7 +350,7 @@ fn the_page_works_in_a_browser() {
     for look in &looks {
         let text = look["text"].as_str().unwrap_or_default();
         assert_eq!(look["result"], "good", "{} {}: {text}", look["width"], look["theme"]);
-        assert!(look["checks"].as_str().and_then(|it| it.parse().ok()).unwrap_or(0) > 35, "{text}");
+        assert!(look["checks"].as_str().and_then(|it| it.parse().ok()).unwrap_or(0) > 50, "{text}");
         // Errors, and what the page's policy forbids.
         assert_eq!(look["said"], Value::Array(Vec::new()), "{look}");
         let paper = if look["theme"] == "dark" { "rgb(20, 23, 26)" } else { "rgb(255, 255, 255)" };

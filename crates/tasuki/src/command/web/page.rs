@@ -8,10 +8,16 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 const BODY: &str = include_str!("page/body.html");
-const STYLE: &str = include_str!("page/style.css");
-/// In the order of their use: a part uses those above.
+/// The page's own rules come behind those of the library, which they change.
+const STYLE: &str =
+    concat!(include_str!("page/uplot/uPlot.min.css"), "\n", include_str!("page/style.css"));
+/// In the order of their use: a part uses those above. The library's licence wants to be where the
+/// library is.
 const SCRIPT: &str = concat!(
-    "(() => {\n\"use strict\";\n",
+    "(() => {\n\"use strict\";\n/*\n",
+    include_str!("page/uplot/LICENSE"),
+    "*/\n",
+    include_str!("page/uplot/uPlot.iife.min.js"),
     include_str!("page/base.js"),
     include_str!("page/history.js"),
     include_str!("page/plot.js"),
@@ -65,6 +71,8 @@ mod tests {
         let page = WebPage::new();
         let html = std::str::from_utf8(&page.html).unwrap();
         assert!(html.ends_with("</html>\n") && page.policy.contains("sha256-"));
+        // The library names its source in a comment.
+        let html = html.replacen("/*! https://github.com/leeoniya/uPlot (v", "", 1);
         for outside in ["https://", "src=", "@import", "url(http", "eval(", "new Function"] {
             assert!(!html.contains(outside), "{outside}");
         }
@@ -75,6 +83,26 @@ mod tests {
         // Style attributes and handlers in the markup are not allowed by the policy.
         assert!(!BODY.contains("style=") && !BODY.contains(" onclick"));
         assert!(!STYLE.contains("</") && !SCRIPT.contains("</script"));
+    }
+
+    #[test]
+    fn the_library_is_that_of_the_registry() {
+        let read_me = include_str!("page/uplot/README.md");
+        let library = include_str!("page/uplot/uPlot.iife.min.js");
+        for (name, content) in [
+            ("uPlot.iife.min.js", library),
+            ("uPlot.min.css", include_str!("page/uplot/uPlot.min.css")),
+            ("LICENSE", include_str!("page/uplot/LICENSE")),
+        ] {
+            let hash = hash(content);
+            assert!(
+                read_me.contains(&format!("| {name} | {} |", hash.trim_matches('\''))),
+                "{hash}"
+            );
+        }
+        let (_, version) = library.split_once("uPlot (v").unwrap();
+        let (version, _) = version.split_once(')').unwrap();
+        assert!(read_me.contains(&format!("uPlot) {version}, ")), "{version}");
     }
 
     #[test]

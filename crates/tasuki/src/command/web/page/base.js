@@ -1,5 +1,6 @@
-// The parts of this script draw what the server tells. No library, no markup made of text: names
-// go into the page as text nodes and attributes only. Colours are the style sheet's.
+// The parts of this script draw what the server tells. No markup is made of text: names go into the
+// page as text nodes and attributes only. Colours are the style sheet's. Curves over time are drawn
+// by uPlot (plot.js), all else by these parts.
 //
 // base.js: elements, numbers, faults.
 const SVG = "http://www.w3.org/2000/svg";

@@ -125,17 +125,14 @@ class ConnectionView {
   constructor() {
     this.key = null;
     this.one = null;
-    const host = byId("connection-plots");
     const of = (name) => () => this.one?.series[name];
-    this.plots = [
-      new MinutePlot(host, "Sequence", "bytes", [["sent", of("sent")], ["acknowledged", of("acked")], ["peer's window ends", of("edge")]]),
-      new MinutePlot(host, "Received", "bytes", [["received", of("received")]]),
-      new MinutePlot(host, "Throughput", "B/s", [["out", of("out")], ["in", of("in")]]),
-      new MinutePlot(host, "Windows", "bytes", [["congestion window", of("cwnd")], ["peer's window", of("snd_wnd")], ["our window", of("rcv_wnd")], ["in flight", of("flight")]]),
-      new MinutePlot(host, "Round-trip time", "ms", [["smoothed", of("rtt")], ["least", of("minrtt")]]),
-      new MinutePlot(host, "Loss", "segments", [["retransmitted each second", of("retrans")], ["believed lost", of("lost")]]),
-    ];
-    this.plots[0].fromLeast = this.plots[1].fromLeast = true;
+    this.plots = new PlotGroup("connection", byId("connection-plots"));
+    this.plots.add("Sequence", "bytes", [["sent", of("sent")], ["acknowledged", of("acked")], ["peer's window ends", of("edge")]], true);
+    this.plots.add("Received", "bytes", [["received", of("received")]], true);
+    this.plots.add("Throughput", "B/s", [["out", of("out")], ["in", of("in")]]);
+    this.plots.add("Windows", "bytes", [["congestion window", of("cwnd")], ["peer's window", of("snd_wnd")], ["our window", of("rcv_wnd")], ["in flight", of("flight")]]);
+    this.plots.add("Round-trip time", "ms", [["smoothed", of("rtt")], ["least", of("minrtt")]]);
+    this.plots.add("Loss", "segments", [["retransmitted each second", of("retrans")], ["believed lost", of("lost")]]);
     this.info = new Map();
   }
 
@@ -148,7 +145,7 @@ class ConnectionView {
     say(byId("connection-title"), `${socket.netid} ${socket.local} → ${socket.peer ?? "*"}`);
     say(byId("connection-about"), gone ? "It has gone; the plots show its last minute." : socket.tcp ? `${socket.state}, ${socket.tcp.congestion}` : `${socket.state}. Only TCP connections of a program have plots.`);
     byId("connection-plots").hidden = !socket.tcp;
-    if (socket.tcp) this.plots.forEach((plot) => plot.draw(snapshot.at_ms, snapshot.events));
+    if (socket.tcp) this.plots.draw(snapshot);
     this.all(socket.tcp ?? {});
   }
 

@@ -5,20 +5,18 @@ class Overview {
   constructor(minute) {
     this.drawing = new Drawing(byId("drawing"));
     const of = (name) => () => minute.series.get(name);
-    const host = byId("rates");
-    this.plots = [
-      new MinutePlot(host, "On the devices", "B/s", [["sent", of("nic.tx-bytes")], ["received", of("nic.rx-bytes")]]),
-      new MinutePlot(host, "On the devices", "frames/s", [["sent", of("nic.tx-packets")], ["received", of("nic.rx-packets")]]),
-      new MinutePlot(host, "Loss", "each second", [["retransmissions", of("tcp.retransmits")], ["timeouts", of("tcp.timeouts")]]),
-      new MinutePlot(host, "Bells", "each second", [["by programs", of("program.bells-rung")], ["by the inet server", of("server.bells-rung")], ["by drivers", of("nic.bells-rung")]]),
-      new MinutePlot(host, "Copied", "B/s", [["frames to programs' areas", of("copy.rx-bytes")], ["out of areas, by programs", of("copy.program-rx-bytes")], ["into areas, by programs", of("copy.program-tx-bytes")]]),
-    ];
+    this.rates = new PlotGroup("rates", byId("rates"));
+    this.rates.add("On the devices", "B/s", [["sent", of("nic.tx-bytes")], ["received", of("nic.rx-bytes")]]);
+    this.rates.add("On the devices", "frames/s", [["sent", of("nic.tx-packets")], ["received", of("nic.rx-packets")]]);
+    this.rates.add("Loss", "each second", [["retransmissions", of("tcp.retransmits")], ["timeouts", of("tcp.timeouts")]]);
+    this.rates.add("Bells", "each second", [["by programs", of("program.bells-rung")], ["by the inet server", of("server.bells-rung")], ["by drivers", of("nic.bells-rung")]]);
+    this.rates.add("Copied", "B/s", [["frames to programs' areas", of("copy.rx-bytes")], ["out of areas, by programs", of("copy.program-rx-bytes")], ["into areas, by programs", of("copy.program-tx-bytes")]]);
     this.shown = "";
   }
 
   draw(snapshot, minute) {
     this.drawing.draw(snapshot, minute);
-    this.plots.forEach((plot) => plot.draw(snapshot.at_ms, snapshot.events));
+    this.rates.draw(snapshot);
     const newest = snapshot.events.slice(-60).reverse();
     const shown = newest.map((event) => `${event.at_ms} ${event.text}`).join("\n");
     if (shown === this.shown) return;
@@ -119,7 +117,9 @@ function themes() {
     const next = order[(order.indexOf(root.dataset.theme ?? "system") + 1) % order.length];
     use(next);
     kept.set("theme", next);
+    show();
   });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
 }
 
 byId("pause").addEventListener("click", () => {

@@ -1,66 +1,189 @@
-// plot.js: curves over the last minute. The right edge is the newest snapshot.
-class MinutePlot {
-  // Each of `curves`: name in words, and a function that gives its series.
-  constructor(host, title, unit, curves) {
-    Object.assign(this, { title, unit, curves });
-    this.canvas = make("svg", { role: "img", height: 150 });
-    this.legend = make("p", { class: "legend" });
-    this.values = curves.map(([name], at) => {
-      const value = make("span");
-      this.legend.append(make("span", { class: `s${at}` }, make("span", { class: "key", "aria-hidden": "true" }, "━ "), `${name} `, value));
-      return value;
-    });
-    this.element = make("div", { class: "plot" }, make("h3", {}, `${title}, ${unit}`), this.canvas, this.legend);
-    host.append(this.element);
+// plot.js: curves over the last minute, drawn by uPlot. The right edge is the newest snapshot.
+//
+// The plots of a view are a PlotGroup: they show the same part of the minute, and the pointer is at
+// the same time in all of them. A drag, or + and -, show a shorter part, which then stands still
+// until it is older than a minute. The colours are the style sheet's at each drawing.
+const PLOT_HEIGHT = 150;
+// The shortest part of the minute that is shown, seconds.
+const SHORTEST = 1;
+// As near to a line of an event, in pixels, the pointer is on it.
+const NEAR = 5;
+// Events that are no line across the plots: there may be many.
+const QUIET = new Set(["seen", "program-came", "program-went"]);
+
+// Times for an axis. At its right end there is no room for one.
+const times = ({ valToPos, over }, splits) => splits.map((at) => (valToPos(at, "x") > over.clientWidth - 20 ? null : new Date(at * 1000).toLocaleTimeString("en-GB")));
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+class PlotGroup {
+  constructor(name, host) {
+    Object.assign(this, { name, host });
+    this.plots = [];
+    this.events = [];
+    // The shown part, seconds since 1970. `null`: all of the last minute.
+    this.part = null;
   }
 
-  draw(now, events) {
-    const width = Math.max(260, this.element.clientWidth || 360);
-    const [left, right, top, bottom] = [52, width - 8, 8, 128];
-    const all = this.curves.map(([, series]) => series()?.points ?? []);
-    const values = all.flat().map(([, value]) => value).filter((value) => value !== null);
-    // A sequence number begins where the minute does; other things begin at nothing.
-    const isHigh = this.fromLeast && values.length;
-    const low = isHigh ? Math.min(...values) : 0;
-    const high = Math.max(...values, low + (isHigh ? 1 : 0)) || 1;
-    const top_value = low + (high - low) * 1.06;
-    const across = (at) => left + ((at - (now - MINUTE)) / MINUTE) * (right - left);
-    const up = (value) => bottom - ((value - low) / (top_value - low)) * (bottom - top);
-    const parts = [];
-    for (const value of ticks(low, top_value, 4)) {
-      parts.push(make("path", { class: "grid", d: `M${left} ${up(value).toFixed(1)}H${right}` }));
-      parts.push(make("text", { class: "small soft", x: left - 5, y: up(value) + 4, "text-anchor": "end" }, short(value)));
-    }
-    for (const ago of [60, 45, 30, 15, 0]) {
-      const x = across(now - ago * 1000);
-      const anchor = ago === 60 ? "start" : ago === 0 ? "end" : "middle";
-      parts.push(make("text", { class: "small soft", x, y: 144, "text-anchor": anchor }, ago ? `−${ago} s` : "now"));
-    }
-    for (const event of events) {
-      if (event.at_ms < now - MINUTE || QUIET.has(event.kind)) continue;
-      const x = across(event.at_ms).toFixed(1);
-      parts.push(make("path", { class: "event", d: `M${x} ${top}V${bottom}` }, make("title", {}, event.text)));
-    }
-    parts.push(make("path", { class: "frame", d: `M${left} ${top}V${bottom}H${right}` }));
-    all.forEach((points, at) => {
-      let path = "";
-      let isBroken = true;
-      for (const [x, value] of points) {
-        if (value === null) { isBroken = true; continue; }
-        path += `${isBroken ? "M" : "L"}${across(x).toFixed(1)} ${up(value).toFixed(1)}`;
-        isBroken = false;
-      }
-      parts.push(make("g", { class: `s${at}` }, make("path", { class: "curve", d: path || "M0 0" })));
-      const last = points.at(-1)?.[1];
-      say(this.values[at], last === null || last === undefined ? "–" : short(last));
-    });
-    set(this.canvas, {
-      viewBox: `0 0 ${width} 150`,
-      "aria-label": `${this.title}, ${this.unit}: ${this.curves.map(([name], at) => `${name} ${this.values[at].textContent}`).join(", ")}`,
-    });
-    this.canvas.replaceChildren(...parts);
+  // Each of `curves`: name in words, and a function that gives its series. `fromLeast`: the axis
+  // begins at the least value, as for sequence numbers, and not at nothing.
+  add(title, unit, curves, fromLeast = false) {
+    this.plots.push(new MinutePlot(this, { title, unit, curves, fromLeast }));
+  }
+
+  draw(snapshot) {
+    this.newest = snapshot.at_ms / 1000;
+    this.events = snapshot.events.filter((event) => !QUIET.has(event.kind));
+    if (this.part && this.part[1] < this.oldest()) this.part = null;
+    this.plots.forEach((plot) => plot.draw());
+  }
+
+  oldest() { return this.newest - MINUTE / 1000; }
+
+  range() { return this.part ?? [this.oldest(), this.newest]; }
+
+  show(low, high) {
+    const length = Math.max(SHORTEST, high - low);
+    if (length >= MINUTE / 1000) return this.all();
+    const begin = Math.min(Math.max(low, this.oldest()), this.newest - length);
+    this.part = [begin, begin + length];
+    this.plots.forEach((plot) => plot.draw());
+  }
+
+  all() {
+    this.part = null;
+    this.plots.forEach((plot) => plot.draw());
+  }
+
+  zoom(factor) {
+    const [low, high] = this.range();
+    const [middle, half] = [(low + high) / 2, ((high - low) * factor) / 2];
+    this.show(middle - half, middle + half);
+  }
+
+  pan(share) {
+    const [low, high] = this.range();
+    this.show(low + share * (high - low), high + share * (high - low));
+  }
+
+  // The action of a key, the same as in a recording.
+  act(key) {
+    const actions = {
+      "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), 0: () => this.all(),
+      ArrowLeft: () => this.pan(-0.25), ArrowRight: () => this.pan(0.25),
+    };
+    actions[key]?.();
+    return key in actions;
   }
 }
 
-// Events that are no line across the plots: there may be many.
-const QUIET = new Set(["seen", "program-came", "program-went"]);
+class MinutePlot {
+  constructor(group, what) {
+    Object.assign(this, { group, ...what });
+    this.canvas = make("div", { role: "img", tabindex: "0" });
+    this.legend = make("p", { class: "legend" }, ...this.curves.map((curve, at) => this.key(curve, at)));
+    this.element = make("div", { class: "plot" }, make("h3", {}, `${this.title}, ${this.unit}`), this.canvas, this.legend);
+    group.host.append(this.element);
+    this.uplot = new uPlot(this.options(), [[], ...this.curves.map(() => [])], this.canvas);
+    this.canvas.addEventListener("keydown", (event) => { if (group.act(event.key)) event.preventDefault(); });
+  }
+
+  // A curve's name, with its value: a click hides the curve.
+  key([name], at) {
+    const button = make("button", { type: "button", class: `s${at}`, "aria-pressed": "true" },
+      make("span", { class: "key", "aria-hidden": "true" }, "━ "), `${name} `, make("span", { class: "value" }));
+    button.addEventListener("click", () => {
+      const shows = !this.uplot.series[at + 1].show;
+      this.uplot.setSeries(at + 1, { show: shows });
+      set(button, { "aria-pressed": String(shows) });
+    });
+    return button;
+  }
+
+  options() {
+    const axis = { stroke: () => colour("--soft"), font: "11px system-ui, sans-serif", grid: { stroke: () => colour("--line"), width: 1 }, ticks: { show: false } };
+    return {
+      width: 360, height: PLOT_HEIGHT, padding: [8, 8, 0, 0], legend: { show: false },
+      scales: { y: { range: (_, low, high) => this.height(low, high) } },
+      axes: [
+        { ...axis, size: 22, gap: 2, space: 76, values: times },
+        { ...axis, size: 52, gap: 3, space: 26, values: (_, splits) => splits.map(short) },
+      ],
+      series: [{}, ...this.curves.map((_, at) => ({ stroke: () => colour(`--c${at}`), width: 1.8, points: { show: false } }))],
+      cursor: {
+        y: false,
+        drag: { x: true, y: false, setScale: false },
+        // The pointer is in all plots, but only one of them is dragged.
+        sync: { key: `minute-${this.group.name}`, filters: { pub: (kind) => kind === "mousemove" || kind === "mouseleave" } },
+        bind: { dblclick: () => () => this.group.all() },
+      },
+      hooks: {
+        drawAxes: [(uplot) => this.lines(uplot)],
+        setCursor: [(uplot) => { this.tell(); this.point(uplot); }],
+        setSelect: [(uplot) => this.selected(uplot)],
+      },
+    };
+  }
+
+  height(low, high) {
+    const begin = this.fromLeast ? low ?? 0 : 0;
+    const length = (high ?? begin) - begin || 1;
+    return [begin, begin + length * 1.06];
+  }
+
+  draw() {
+    const { group, uplot } = this;
+    const width = Math.max(260, this.element.clientWidth || 360);
+    if (width !== uplot.width) uplot.setSize({ width, height: PLOT_HEIGHT });
+    const tables = this.curves.map(([, series]) => {
+      const points = series()?.points ?? [];
+      return [points.map(([at]) => at / 1000), points.map(([, value]) => value)];
+    });
+    // 2: a point without a value is a gap.
+    uplot.setData(uPlot.join(tables, tables.map(() => [2, 2])), false);
+    const [min, max] = group.range();
+    uplot.setScale("x", { min, max });
+    this.tell();
+  }
+
+  // The values under the pointer, or the newest.
+  tell() {
+    const { data, cursor } = this.uplot;
+    const said = this.curves.map(([name], at) => {
+      const value = data[at + 1][cursor.idx ?? data[0].length - 1];
+      say(this.legend.children[at].querySelector(".value"), value === null || value === undefined ? "–" : short(value));
+      return `${name} ${this.legend.children[at].querySelector(".value").textContent}`;
+    });
+    set(this.canvas, { "aria-label": `${this.title}, ${this.unit}: ${said.join(", ")}` });
+  }
+
+  // A line for each event.
+  lines({ ctx, bbox, valToPos }) {
+    const [low, high] = this.group.range();
+    ctx.save();
+    Object.assign(ctx, { strokeStyle: colour("--bad"), lineWidth: uPlot.pxRatio });
+    ctx.setLineDash([3, 3].map((length) => length * uPlot.pxRatio));
+    ctx.beginPath();
+    for (const { at_ms } of this.group.events) {
+      if (at_ms / 1000 < low || at_ms / 1000 > high) continue;
+      const across = valToPos(at_ms / 1000, "x", true);
+      ctx.moveTo(across, bbox.top);
+      ctx.lineTo(across, bbox.top + bbox.height);
+    }
+    ctx.stroke();
+    ctx.restore();
+  }
+
+  // The text of the event under the pointer, as a tip.
+  point({ cursor, over, valToPos }) {
+    const isNear = ({ at_ms }) => Math.abs(valToPos(at_ms / 1000, "x") - cursor.left) <= NEAR;
+    set(over, { title: this.group.events.filter(isNear).map(({ text }) => text).join("\n") || null });
+  }
+
+  selected(uplot) {
+    const { left, width } = uplot.select;
+    if (!width) return;
+    uplot.setSelect({ left: 0, width: 0 }, false);
+    this.group.show(uplot.posToVal(left, "x"), uplot.posToVal(left + width, "x"));
+  }
+}

@@ -17,6 +17,58 @@ async function visit(name) {
   show();
 }
 
+// Whether a plot shows this curve: points of its colour.
+function isDrawn({ uplot: { ctx: { canvas } } }, at) {
+  const { width, height } = canvas;
+  const copy = make("canvas", { width, height }).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(canvas, 0, 0);
+  const wanted = colour(`--c${at}`).slice(1).match(/../g).map((two) => parseInt(two, 16));
+  const { data } = copy.getImageData(0, 0, width, height);
+  let found = 0;
+  for (let i = 0; i < data.length; i += 4) {
+    found += wanted.every((value, part) => Math.abs(value - data[i + part]) < 30) && data[i + 3] > 127;
+  }
+  return found > 3;
+}
+
+const isAnyDrawn = (plot) => plot.curves.some((_, at) => isDrawn(plot, at));
+
+// Zoom and curves of a group of plots. Of curves at one place the last is seen.
+async function testPlots(group, check) {
+  const [first] = group.plots;
+  const after = async (action, what, is) => {
+    action();
+    await pause(50);
+    check(`${group.name}: ${what}`, is());
+  };
+  const press = (key) => () => first.canvas.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true }));
+  const { over } = first.uplot;
+  const mouse = (kind, share, target = over) => {
+    const { left, top, width } = over.getBoundingClientRect();
+    target.dispatchEvent(new MouseEvent(kind, { clientX: left + share * width, clientY: top + 20, movementX: 1, button: 0 }));
+  };
+  const drag = () => {
+    mouse("mouseenter", 0.5);
+    mouse("mousedown", 0.5);
+    mouse("mousemove", 0.75);
+    mouse("mouseup", 0.75, document);
+  };
+  const lasts = (length) => () => group.plots.every(({ uplot: { scales: { x } } }) => Math.abs(x.max - x.min - length) < 2);
+  await after(press("0"), "a minute is shown", lasts(60));
+  await after(press("+"), "a key zooms all plots", lasts(30));
+  await after(press("0"), "a key shows all", lasts(60));
+  await after(drag, "a drag zooms all plots", lasts(15));
+  await after(() => mouse("dblclick", 0.5), "a double click shows all", lasts(60));
+  mouse("mouseleave", 0.5);
+  const last = first.curves.length - 1;
+  const button = first.legend.children[last];
+  const hide = () => button.click();
+  check(`${group.name}: a curve`, isDrawn(first, last));
+  await after(hide, "its name hides it", () => button.ariaPressed === "false" && !isDrawn(first, last));
+  await after(hide, "its name shows it", () => button.ariaPressed === "true" && isDrawn(first, last));
+  check(`${group.name}: its value is told`, /\d/.test(button.querySelector(".value").textContent));
+}
+
 async function testOverview(check) {
   await visit("overview");
   const texts = () => [...byId("drawing").querySelectorAll("text")].map((text) => text.textContent).join("|");
@@ -27,8 +79,10 @@ async function testOverview(check) {
   const before = texts();
   await until(() => texts() !== before, check);
   check("the drawing changes", texts() !== before);
-  const plots = [...byId("rates").querySelectorAll(".plot")];
-  check("every plot has a curve", plots.length === 5 && plots.every((plot) => plot.querySelector(".curve").getAttribute("d").includes("L")));
+  const { plots } = overview.rates;
+  await until(() => plots.every(isAnyDrawn), check);
+  check("every plot has a curve", plots.length === 5 && plots.every(isAnyDrawn));
+  await testPlots(overview.rates, check);
   check("events are listed", byId("events").children.length > 0);
 }
 
@@ -57,10 +111,10 @@ async function testConnections(check) {
   head(busiest).querySelector("button").click();
   body.rows[0].dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", cancelable: true }));
   await until(() => !byId("connection").hidden, check);
-  const plots = [...byId("connection-plots").querySelectorAll(".plot")];
-  const drawn = () => plots.filter((plot) => plot.querySelector(".curve")?.getAttribute("d").includes("L")).length;
-  await until(() => drawn() === 6, check);
-  check("a connection has six plots", plots.length === 6 && drawn() === 6);
+  const { plots } = connection.plots;
+  await until(() => plots.every(isAnyDrawn), check);
+  check("a connection has six plots", plots.length === 6 && plots.every(isAnyDrawn));
+  await testPlots(connection.plots, check);
   check("TCP_INFO is listed", byId("connection-info").children.length > 40);
   byId("socket-kind").value = "all";
   byId("socket-kind").dispatchEvent(new Event("input"));
