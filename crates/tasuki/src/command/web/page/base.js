@@ -30,6 +30,9 @@ function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+// With these keys the browser does things of its own, as zooming the page.
+const isPlain = (event) => !event.ctrlKey && !event.metaKey && !event.altKey;
+
 // Three digits, with a letter for thousands.
 function short(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";

@@ -35,24 +35,31 @@ class PlotGroup {
     this.newest = snapshot.at_ms / 1000;
     this.events = snapshot.events.filter((event) => !QUIET.has(event.kind));
     if (this.part && this.part[1] < this.oldest()) this.part = null;
-    this.plots.forEach((plot) => plot.draw());
+    this.redraw();
   }
+
+  // Before the first snapshot there is nothing to draw.
+  redraw() { if (this.newest) this.plots.forEach((plot) => plot.draw()); }
 
   oldest() { return this.newest - MINUTE / 1000; }
 
   range() { return this.part ?? [this.oldest(), this.newest]; }
 
   show(low, high) {
+    if (!this.newest) return;
     const length = Math.max(SHORTEST, high - low);
-    if (length >= MINUTE / 1000) return this.all();
+    if (length >= MINUTE / 1000) {
+      this.all();
+      return;
+    }
     const begin = Math.min(Math.max(low, this.oldest()), this.newest - length);
     this.part = [begin, begin + length];
-    this.plots.forEach((plot) => plot.draw());
+    this.redraw();
   }
 
   all() {
     this.part = null;
-    this.plots.forEach((plot) => plot.draw());
+    this.redraw();
   }
 
   zoom(factor) {
@@ -85,7 +92,7 @@ class MinutePlot {
     this.element = make("div", { class: "plot" }, make("h3", {}, `${this.title}, ${this.unit}`), this.canvas, this.legend);
     group.host.append(this.element);
     this.uplot = new uPlot(this.options(), [[], ...this.curves.map(() => [])], this.canvas);
-    this.canvas.addEventListener("keydown", (event) => { if (group.act(event.key)) event.preventDefault(); });
+    this.canvas.addEventListener("keydown", (event) => { if (isPlain(event) && group.act(event.key)) event.preventDefault(); });
   }
 
   // A curve's name, with its value: a click hides the curve.

@@ -155,7 +155,7 @@ class RecordingView {
     this.canvas.addEventListener("keydown", (event) => {
       const actions = { "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), 0: () => this.all(), ArrowLeft: () => this.pan(-0.1), ArrowRight: () => this.pan(0.1) };
       const action = actions[event.key];
-      if (!action) return;
+      if (!action || !isPlain(event)) return;
       event.preventDefault();
       action();
     });
