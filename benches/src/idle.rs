@@ -14,13 +14,12 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::instruments::{Instance, InstanceArgs};
+use crate::instruments::{ALL_SWITCHES, Instance, InstanceArgs, switches_of};
 
 /// How long nothing may happen.
 const QUIET: Duration = Duration::from_secs(3);
 /// Within so many such times everything that the start brought is over: ARP, handshakes.
 const TRIES: u32 = 8;
-
 /// A client that waits.
 #[derive(Args)]
 pub(crate) struct WaitingArgs {
@@ -70,9 +69,9 @@ fn watch(instance: &Instance) -> Result<f64> {
     let pids: Vec<u64> = processes.iter().filter_map(|process| process["pid"].as_u64()).collect();
     let mut least = f64::INFINITY;
     for _ in 0..TRIES {
-        let before = switches(&pids, &["voluntary", "nonvoluntary"])?;
+        let before = switches(&pids, &ALL_SWITCHES)?;
         sleep(QUIET);
-        let count = since(&before, &switches(&pids, &["voluntary", "nonvoluntary"])?);
+        let count = since(&before, &switches(&pids, &ALL_SWITCHES)?);
         least = least.min(count as f64 / QUIET.as_secs_f64());
         if count == 0 {
             break;
@@ -138,16 +137,6 @@ fn of_threads(pids: &[u64], count: impl Fn(&Path) -> Result<u64>) -> Result<Coun
         }
     }
     Ok(counts)
-}
-
-/// Context switches of a thread, of these kinds.
-fn switches_of(thread: &Path, kinds: &[&str]) -> Result<u64> {
-    let status = fs::read_to_string(thread.join("status"))?;
-    let is_meant = |line: &&str| {
-        line.split_once("_ctxt_switches").is_some_and(|(kind, _)| kinds.contains(&kind))
-    };
-    let lines = status.lines().filter(is_meant);
-    Ok(lines.filter_map(|l| l.rsplit_once('\t')?.1.parse::<u64>().ok()).sum::<u64>())
 }
 
 /// Nanoseconds on a processor so far.

@@ -20,6 +20,9 @@ use crate::operations::PAUSE;
 use crate::running_server::RunningServer;
 use crate::setup::Build;
 
+/// Context switches that a thread wished for, and others.
+pub(crate) const ALL_SWITCHES: [&str; 2] = ["voluntary", "nonvoluntary"];
+
 /// The instance of `hops` and `stages`.
 #[derive(Args)]
 pub(crate) struct InstanceArgs {
@@ -198,10 +201,8 @@ impl Instance {
             let (Some(role), Some(pid)) = (role.filter(|role| *role != "client"), pid) else {
                 continue;
             };
-            let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-            let lines = text.lines().filter(|line| line.contains("ctxt_switches"));
-            let sum = lines.filter_map(|l| l.rsplit_once('\t')?.1.parse::<u64>().ok()).sum();
-            all.insert(format!("switches {role}"), sum);
+            let thread = PathBuf::from(format!("/proc/{pid}"));
+            all.insert(format!("switches {role}"), switches_of(&thread, &ALL_SWITCHES)?);
         }
         Ok(all)
     }
@@ -232,6 +233,16 @@ impl Drop for Instance {
         let _ = self.tasuki().args(["down", &self.name]).output();
         let _ = Command::new("ip").args(["netns", "del", &self.name]).output();
     }
+}
+
+/// Context switches of a thread, of these kinds. `thread`: its directory in /proc.
+pub(crate) fn switches_of(thread: &Path, kinds: &[&str]) -> Result<u64> {
+    let status = std::fs::read_to_string(thread.join("status"))?;
+    let is_meant = |line: &&str| {
+        line.split_once("_ctxt_switches").is_some_and(|(kind, _)| kinds.contains(&kind))
+    };
+    let lines = status.lines().filter(is_meant);
+    Ok(lines.filter_map(|l| l.rsplit_once('\t')?.1.parse::<u64>().ok()).sum::<u64>())
 }
 
 fn ended(client: &mut Child) -> Result<()> {

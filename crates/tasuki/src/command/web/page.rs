@@ -11,8 +11,7 @@ const BODY: &str = include_str!("page/body.html");
 /// The page's own rules come behind those of the library, which they change.
 const STYLE: &str =
     concat!(include_str!("page/uplot/uPlot.min.css"), "\n", include_str!("page/style.css"));
-/// In the order of their use: a part uses those above. The library's licence wants to be where the
-/// library is.
+/// In the order of their use: a part uses those above. The library comes with its licence.
 const SCRIPT: &str = concat!(
     "(() => {\n\"use strict\";\n/*\n",
     include_str!("page/uplot/LICENSE"),

@@ -30,8 +30,20 @@ function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-// With these keys the browser does things of its own, as zooming the page.
-const isPlain = (event) => !event.ctrlKey && !event.metaKey && !event.altKey;
+// Keys on an element zoom and pan its time axis, which has `zoom`, `pan` and `all`. With Ctrl, Meta
+// or Alt they are the browser's, which zooms the page.
+function listenForAxis(element, axis) {
+  const actions = {
+    "+": () => axis.zoom(0.5), "=": () => axis.zoom(0.5), "-": () => axis.zoom(2), 0: () => axis.all(),
+    ArrowLeft: () => axis.pan(-0.1), ArrowRight: () => axis.pan(0.1),
+  };
+  element.addEventListener("keydown", (event) => {
+    const action = actions[event.key];
+    if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    action();
+  });
+}
 
 // Three digits, with a letter for thousands.
 function short(value) {

@@ -72,16 +72,6 @@ class PlotGroup {
     const [low, high] = this.range();
     this.show(low + share * (high - low), high + share * (high - low));
   }
-
-  // The action of a key, the same as in a recording.
-  act(key) {
-    const actions = {
-      "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), 0: () => this.all(),
-      ArrowLeft: () => this.pan(-0.25), ArrowRight: () => this.pan(0.25),
-    };
-    actions[key]?.();
-    return key in actions;
-  }
 }
 
 class MinutePlot {
@@ -89,10 +79,11 @@ class MinutePlot {
     Object.assign(this, { group, ...what });
     this.canvas = make("div", { role: "img", tabindex: "0" });
     this.legend = make("p", { class: "legend" }, ...this.curves.map((curve, at) => this.key(curve, at)));
+    this.values = [...this.legend.querySelectorAll(".value")];
     this.element = make("div", { class: "plot" }, make("h3", {}, `${this.title}, ${this.unit}`), this.canvas, this.legend);
     group.host.append(this.element);
     this.uplot = new uPlot(this.options(), [[], ...this.curves.map(() => [])], this.canvas);
-    this.canvas.addEventListener("keydown", (event) => { if (isPlain(event) && group.act(event.key)) event.preventDefault(); });
+    listenForAxis(this.canvas, group);
   }
 
   // A curve's name, with its value: a click hides the curve.
@@ -157,9 +148,9 @@ class MinutePlot {
   tell() {
     const { data, cursor } = this.uplot;
     const said = this.curves.map(([name], at) => {
-      const value = data[at + 1][cursor.idx ?? data[0].length - 1];
-      say(this.legend.children[at].querySelector(".value"), value === null || value === undefined ? "–" : short(value));
-      return `${name} ${this.legend.children[at].querySelector(".value").textContent}`;
+      const value = short(data[at + 1][cursor.idx ?? data[0].length - 1]);
+      say(this.values[at], value);
+      return `${name} ${value}`;
     });
     set(this.canvas, { "aria-label": `${this.title}, ${this.unit}: ${said.join(", ")}` });
   }
@@ -173,7 +164,8 @@ class MinutePlot {
     ctx.beginPath();
     for (const { at_ms } of this.group.events) {
       if (at_ms / 1000 < low || at_ms / 1000 > high) continue;
-      const across = valToPos(at_ms / 1000, "x", true);
+      // In the middle of a point, so that one point across has all of the colour.
+      const across = Math.round(valToPos(at_ms / 1000, "x", true)) + 0.5;
       ctx.moveTo(across, bbox.top);
       ctx.lineTo(across, bbox.top + bbox.height);
     }

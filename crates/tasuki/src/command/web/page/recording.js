@@ -152,13 +152,7 @@ class RecordingView {
   }
 
   listen() {
-    this.canvas.addEventListener("keydown", (event) => {
-      const actions = { "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), 0: () => this.all(), ArrowLeft: () => this.pan(-0.1), ArrowRight: () => this.pan(0.1) };
-      const action = actions[event.key];
-      if (!action || !isPlain(event)) return;
-      event.preventDefault();
-      action();
-    });
+    listenForAxis(this.canvas, this);
     const part = (event) => {
       const at = event.clientX - this.canvas.getBoundingClientRect().left;
       return Math.min(1, Math.max(0, (at - this.box.left) / (this.box.right - this.box.left)));
