@@ -81,6 +81,14 @@ impl<V> Slot<V> {
 
 type Block<V> = [Slot<V>; BLOCK];
 
+/// A block whose entries have these kinds. It is made on the heap, entry by entry: a thread's stack
+/// may be smaller than a block.
+fn new_block<V>(kind: impl Fn(usize) -> Kind) -> Box<Block<V>> {
+    let slots: Box<[Slot<V>]> = (0..BLOCK).map(|i| Slot::new(kind(i))).collect();
+    // SAFETY: a slice of BLOCK slots has the layout of an array of as many.
+    unsafe { Box::from_raw(Box::into_raw(slots).cast()) }
+}
+
 /// The table; see the module.
 pub(crate) struct DescriptorTable<V> {
     blocks: [AtomicPtr<Block<V>>; BLOCKS],
@@ -161,13 +169,11 @@ impl<V: TableValue> DescriptorTable<V> {
         for place in &self.blocks {
             // SAFETY: a pointer in `blocks` is null or came from Box::into_raw and is never freed.
             let Some(old) = (unsafe { place.load(Ordering::Acquire).as_ref() }) else { continue };
-            let block = Box::new(core::array::from_fn(|i| {
-                Slot::new(match old[i].kind() {
-                    Kind::Socket | Kind::Inherited => Kind::Inherited,
-                    Kind::Kernel | Kind::Epoll | Kind::Internal => Kind::Kernel,
-                })
-            }));
-            place.store(Box::into_raw(block), Ordering::Release);
+            let kind = |i: usize| match old[i].kind() {
+                Kind::Socket | Kind::Inherited => Kind::Inherited,
+                Kind::Kernel | Kind::Epoll | Kind::Internal => Kind::Kernel,
+            };
+            place.store(Box::into_raw(new_block(kind)), Ordering::Release);
         }
     }
 
@@ -187,7 +193,7 @@ impl<V: TableValue> DescriptorTable<V> {
     fn slot_or_new(&self, fd: c_int) -> Option<&Slot<V>> {
         let place = self.blocks.get(usize::try_from(fd).ok()? / BLOCK)?;
         if place.load(Ordering::Acquire).is_null() {
-            let new = Box::into_raw(Box::new(core::array::from_fn(|_| Slot::new(Kind::Kernel))));
+            let new = Box::into_raw(new_block(|_| Kind::Kernel));
             let outcome =
                 place.compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire);
             if outcome.is_err() {
