@@ -136,6 +136,18 @@ fn connections_are_passed_to_another_process() {
     answers(&world, &world.script("pass_on.py", &["0.0.0.0", "8000", &path]), "10");
 }
 
+/// All ways to start a program that has a socket of its parent's under the parent's number.
+#[test]
+fn sockets_are_inherited_under_their_own_numbers() {
+    let Some(world) = World::new() else { return };
+    let Some(mode) = Mode::shared() else { return };
+    let words = world.script("inherited.py", &[]);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let said = Running::start(world.on_stack(mode, &words)).finish().success();
+    assert!(said.stdout.ends_with("all\n"), "{said}");
+    world.assert_nothing_left();
+}
+
 /// A program that executes another one in its place, which finds the listener as descriptor 3.
 #[test]
 fn a_listener_survives_an_exec() {

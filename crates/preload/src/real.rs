@@ -142,6 +142,13 @@ real_calls! {
         file: *const c_char, argv: *const *const c_char, envp: *const *const c_char,
     ) -> c_int;
     fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+    fn execveat(
+        folder: c_int, path: *const c_char, argv: *const *const c_char,
+        envp: *const *const c_char, flags: c_int,
+    ) -> c_int;
+    fn system(command: *const c_char) -> c_int;
+    fn popen(command: *const c_char, kind: *const c_char) -> *mut FILE;
+    fn wordexp(words: *const c_char, place: *mut c_void, flags: c_int) -> c_int;
     fn posix_spawn(
         pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t,
         attributes: *const posix_spawnattr_t, argv: *const *mut c_char, envp: *const *mut c_char,

@@ -7,10 +7,12 @@
 #![allow(unsafe_code)]
 
 use core::ffi::c_int;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, sockopt};
 use sockets::shared::MOST_SHARED;
 use sockets::{Client, Socket};
 
@@ -61,20 +63,69 @@ fn share_part(client: &Client, part: &[Holding]) -> Outcome<()> {
     Ok(())
 }
 
-/// In a child of `vfork`, which is about to duplicate `fd`: makes its socket shared. The pair is
-/// for the child alone: nothing here changes the parent's descriptors.
-pub(crate) fn share_in_child(fd: c_int) {
+/// Has a socket been duplicated for a program that another process executes? Then which numbers
+/// that program has is not known here.
+static PASSED_ON: AtomicBool = AtomicBool::new(false);
+
+/// Has one ever been?
+pub(crate) fn has_passed_on() -> bool {
+    PASSED_ON.load(Ordering::Relaxed)
+}
+
+/// A process to come will duplicate the socket `fd` for its program.
+pub(crate) fn share_passed_on(fd: c_int) {
+    PASSED_ON.store(true, Ordering::Relaxed);
+    share(|wanted| wanted == fd);
+}
+
+/// In a child of `vfork`, which is about to duplicate `fd`.
+pub(crate) fn share_duplicated_in_child(fd: c_int) {
+    if share_in_child(fd) {
+        PASSED_ON.store(true, Ordering::Relaxed);
+    }
+}
+
+/// In a child of `vfork`, which is about to execute a program: makes the sockets shared that the
+/// program inherits. True: there may be some.
+pub(crate) fn share_survivors_in_child(survives: impl Fn(c_int) -> bool) -> bool {
+    let sockets = TABLE
+        .range(0, u32::MAX)
+        .into_iter()
+        .filter(|(fd, kind)| matches!(kind, Kind::Socket | Kind::Inherited) && survives(*fd));
+    // All of them, not up to the first.
+    let shared = sockets.filter(|(fd, _)| share_in_child(*fd)).count();
+    shared > 0 || has_passed_on()
+}
+
+/// In a child of `vfork`: makes the socket of `fd` shared, if there is one. The pair is for the
+/// child alone: nothing here changes the parent's descriptors. True: a new program can use it.
+fn share_in_child(fd: c_int) -> bool {
+    if adopted::is_marked(fd) {
+        return true;
+    }
     let (Some(client), Some(Descriptor::Socket(open))) = (instance::known(), TABLE.get(fd)) else {
-        return;
+        return false;
     };
-    if open.is_shared() || adopted::is_marked(fd) {
-        return;
+    // The table is the parent's: the child may have put another file under the number.
+    if open.is_shared() || !is_placeholder(fd) || has_memory_of_its_own() {
+        return false;
     }
-    let Ok(ends) = client.share(&[&open.socket]) else { return };
-    for end in ends {
-        // Where it fails the new program has a placeholder.
-        let _ = prepare(&open, &end).and_then(|()| put_under(&end, fd));
-    }
+    let Ok(ends) = client.share(&[&open.socket]) else { return false };
+    // Where it fails the new program has a placeholder.
+    ends.iter().all(|end| prepare(&open, end).and_then(|()| put_under(end, fd)).is_ok())
+}
+
+/// Is this a child of `_Fork` or the like instead? Its copy of the parent's locks is of no use.
+fn has_memory_of_its_own() -> bool {
+    shm::fork::pid() == shm::fork::kernel_pid()
+}
+
+/// Is it like a placeholder, a Unix socket that is connected to nothing?
+fn is_placeholder(fd: c_int) -> bool {
+    // SAFETY: not -1, since the table has it; the child does nothing else meanwhile.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    sockopt::socket_domain(fd) == Ok(AddressFamily::UNIX)
+        && rustix::net::getpeername(fd) == Err(Errno::NOTCONN)
 }
 
 fn prepare(open: &OpenSocket, end: &OwnedFd) -> Outcome<()> {

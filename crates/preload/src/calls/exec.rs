@@ -3,6 +3,11 @@
 //! A program that inherits a socket needs the library and the instance's name. Servers clear the
 //! environment before they execute themselves anew. So where sockets are passed on, the two
 //! variables are, too, unless the program has given them a value.
+//!
+//! A child of `vfork` decides only there which of its descriptors survive: it lifts close-on-exec,
+//! closes and duplicates by calls that change its own descriptors. So its sockets become shared at
+//! the very `exec`, each by a pair that is for the new program alone ([`sharing::share_in_child`]).
+//! The memory is its parent's: it leaves nothing allocated there.
 
 #![allow(unsafe_code)]
 
@@ -10,11 +15,16 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+use libc::FILE;
 
 use crate::descriptors::{TABLE, is_socket};
+use crate::edge::Return;
 use crate::errno::{self, Outcome};
-use crate::handlers::outside;
-use crate::interpose::interpose;
+use crate::handlers::{Within, outside};
+use crate::interpose::{interpose, trace};
 use crate::table::Kind;
 use crate::variadic::{ArgumentList, variadic};
 use crate::{instance, process, real, sharing};
@@ -28,41 +38,66 @@ fn survives(fd: c_int) -> bool {
     flags >= 0 && flags & libc::FD_CLOEXEC == 0
 }
 
-/// An environment for a new program: the program's strings, and those that are added.
-struct Environment {
-    all: Vec<*const c_char>,
-    _added: Vec<CString>,
+/// A variable with its value, `NAME=value`.
+struct Variable {
+    text: CString,
+    /// Bytes up to the sign.
+    name: usize,
 }
 
-impl Environment {
-    /// # Safety
-    /// `given` is null or an array of strings that ends with null.
-    unsafe fn new(given: *const *const c_char) -> Self {
-        let mut all = Vec::new();
-        let mut at = given;
-        // SAFETY: the caller says that the array ends with null.
-        while !at.is_null() && unsafe { !(*at).is_null() } {
-            // SAFETY: as above.
-            all.push(unsafe { *at });
-            // SAFETY: the end was not reached.
-            at = unsafe { at.add(1) };
-        }
-        let mut added = Vec::new();
+/// The variables that a program needs to use the sockets which it inherits.
+fn variables() -> &'static [Variable] {
+    static ALL: OnceLock<Vec<Variable>> = OnceLock::new();
+    ALL.get_or_init(|| {
         let library = own_path().map(|path| (PRELOAD.to_bytes(), path));
         let name = sockets::named_instance().map(|path| (sockets::ENV.as_bytes(), path));
-        for (variable, value) in library.into_iter().chain(name) {
-            // SAFETY: the caller says that these are strings.
-            let mut strings = all.iter().map(|one| unsafe { CStr::from_ptr(*one) }.to_bytes());
-            let is_it =
-                |one: &[u8]| one.strip_prefix(variable).is_some_and(|v| v.starts_with(b"="));
-            if !strings.any(is_it) {
-                added.extend(CString::new([variable, b"=", &value.into_vec()].concat()));
-            }
-        }
-        all.extend(added.iter().map(|one| one.as_ptr()));
-        all.push(null());
-        Self { all, _added: added }
-    }
+        let all = library.into_iter().chain(name).filter_map(|(variable, value)| {
+            let text = CString::new([variable, b"=", &value.into_vec()].concat()).ok()?;
+            Some(Variable { text, name: variable.len() + 1 })
+        });
+        all.collect()
+    })
+}
+
+/// The strings of an environment.
+///
+/// # Safety
+/// `given` is null or an array of strings that ends with null, as long as the iterator lives.
+unsafe fn strings<'a>(given: *const *const c_char) -> impl Iterator<Item = &'a CStr> {
+    let mut at = given;
+    core::iter::from_fn(move || {
+        // SAFETY: the caller says that the array ends with null; its end was not reached.
+        let string = unsafe { at.as_ref().filter(|string| !string.is_null()) }?;
+        // SAFETY: as above.
+        at = unsafe { at.add(1) };
+        // SAFETY: the caller says that these are strings.
+        Some(unsafe { CStr::from_ptr(*string) })
+    })
+}
+
+/// The [`variables`] that an environment lacks.
+///
+/// # Safety
+/// As [`strings`].
+unsafe fn lacking(given: *const *const c_char) -> impl Iterator<Item = *const c_char> {
+    let lacks = move |variable: &&Variable| {
+        let name = variable.text.to_bytes().get(..variable.name).unwrap_or_default();
+        // SAFETY: passed on from the caller.
+        !unsafe { strings(given) }.any(|one| one.to_bytes().starts_with(name))
+    };
+    variables().iter().filter(lacks).map(|variable| variable.text.as_ptr())
+}
+
+/// The environment of a new program that inherits sockets: the program's strings, and those that
+/// are added.
+///
+/// # Safety
+/// As [`strings`].
+unsafe fn environment(given: *const *const c_char) -> Vec<*const c_char> {
+    // SAFETY: passed on from the caller.
+    let all = unsafe { strings(given) }.map(CStr::as_ptr);
+    // SAFETY: as above.
+    all.chain(unsafe { lacking(given) }).chain([null()]).collect()
 }
 
 /// The path of this library.
@@ -90,14 +125,109 @@ unsafe fn execute(
     given: *const *const c_char,
     exec: impl FnOnce(*const *const c_char) -> c_int,
 ) -> Outcome<c_int> {
-    let passed_on = |&(fd, _): &(c_int, Kind)| is_socket(fd) && survives(fd);
-    if !TABLE.range(0, u32::MAX).iter().any(passed_on) {
+    if !passes_on() {
         return errno::check(outside(|| exec(given)));
     }
     sharing::share(survives);
     // SAFETY: passed on from the program.
-    let environment = unsafe { Environment::new(given) };
-    errno::check(outside(|| exec(environment.all.as_ptr())))
+    let environment = unsafe { environment(given) };
+    errno::check(outside(|| exec(environment.as_ptr())))
+}
+
+/// Does a new program inherit a socket?
+fn passes_on() -> bool {
+    let passed_on = |&(fd, _): &(c_int, Kind)| is_socket(fd) && survives(fd);
+    TABLE.range(0, u32::MAX).iter().any(passed_on)
+}
+
+/// Strings of an environment that [`execute_in_child`] extends without memory of the heap: the
+/// child would leave it to its parent. With more strings nothing is added.
+const USUAL_STRINGS: usize = 512;
+
+/// [`execute`] in a child of `vfork`.
+unsafe fn execute_in_child(
+    given: *const *const c_char,
+    exec: impl FnOnce(*const *const c_char) -> c_int,
+) -> c_int {
+    let within = Within::new();
+    let share = || sharing::share_survivors_in_child(survives);
+    let passes_on = catch_unwind(AssertUnwindSafe(share)).unwrap_or(false);
+    drop(within);
+    // SAFETY: passed on from the program.
+    if !passes_on || unsafe { lacking(given) }.next().is_none() {
+        return exec(given);
+    }
+    // SAFETY: as above.
+    unsafe { execute_extended(given, exec) }
+}
+
+/// Calls `exec` with an environment that has what the given one lacks.
+#[inline(never)]
+unsafe fn execute_extended(
+    given: *const *const c_char,
+    exec: impl FnOnce(*const *const c_char) -> c_int,
+) -> c_int {
+    let mut all = [null::<c_char>(); USUAL_STRINGS + 1];
+    // SAFETY: passed on from the program.
+    let strings = unsafe { strings(given) }.map(CStr::as_ptr);
+    // SAFETY: as above.
+    let mut strings = strings.chain(unsafe { lacking(given) });
+    all.iter_mut().take(USUAL_STRINGS).zip(&mut strings).for_each(|(to, from)| *to = from);
+    let extended = if strings.next().is_none() { all.as_ptr() } else { given };
+    exec(extended)
+}
+
+/// Exported calls that execute a program: `fn name(arguments) { environment => real call }`.
+macro_rules! executes {
+    ($(
+        fn $name:ident($($arg:ident: $ty:ty),* $(,)?) { $given:expr => |$with:ident| $exec:expr }
+    )*) => {$(
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        unsafe extern "C-unwind" fn $name($($arg: $ty),*) -> c_int {
+            // SAFETY: the C library's variable, or an argument.
+            #[allow(unused_unsafe, reason = "arguments are not unsafe to read")]
+            let given: *const *const c_char = unsafe { $given };
+            // SAFETY: passed on from the program.
+            let exec = |$with: *const *const c_char| unsafe { $exec };
+            if is_ours() {
+                trace!($name($($arg),*));
+                // SAFETY: passed on from the program.
+                return Return::of(move || unsafe { execute(given, exec) });
+            }
+            if instance::is_wanted() {
+                // SAFETY: passed on from the program.
+                return unsafe { execute_in_child(given, exec) };
+            }
+            // SAFETY: passed on from the program.
+            unsafe { real::$name($($arg),*) }
+        }
+    )*};
+}
+
+/// [`execute`] for calls that begin another process. `actions`: it duplicates descriptors itself.
+unsafe fn spawn(
+    given: *const *mut c_char,
+    actions: *const Actions,
+    spawn: impl FnOnce(*const *mut c_char) -> c_int,
+) -> Outcome<c_int> {
+    sharing::share(survives);
+    let by_action = !actions.is_null() && sharing::has_passed_on();
+    if !by_action && !passes_on() {
+        return Ok(outside(|| spawn(given)));
+    }
+    // SAFETY: passed on from the program.
+    let environment = unsafe { environment(given.cast()) };
+    Ok(outside(|| spawn(environment.as_ptr().cast())))
+}
+
+/// Makes sockets shared that a process which the C library begins inherits. False: the call is the
+/// C library's.
+fn pass_on() -> bool {
+    if is_ours() {
+        let _within = Within::new();
+        let _ = catch_unwind(|| sharing::share(survives));
+    }
+    false
 }
 
 unsafe extern "C" {
@@ -107,50 +237,70 @@ unsafe extern "C" {
 type Actions = libc::posix_spawn_file_actions_t;
 type Attributes = libc::posix_spawnattr_t;
 
+executes! {
+    fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) {
+        envp => |envp| real::execve(path, argv, envp)
+    }
+    fn execv(path: *const c_char, argv: *const *const c_char) {
+        environ => |envp| real::execve(path, argv, envp)
+    }
+    fn execvp(file: *const c_char, argv: *const *const c_char) {
+        environ => |envp| real::execvpe(file, argv, envp)
+    }
+    fn execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char) {
+        envp => |envp| real::execvpe(file, argv, envp)
+    }
+    fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) {
+        envp => |envp| real::fexecve(fd, argv, envp)
+    }
+    fn execveat(
+        folder: c_int, path: *const c_char, argv: *const *const c_char,
+        envp: *const *const c_char, flags: c_int,
+    ) {
+        envp => |envp| real::execveat(folder, path, argv, envp, flags)
+    }
+}
+
 interpose! {
-    fn execve(
-        path: *const c_char, argv: *const *const c_char, envp: *const *const c_char,
-    ) -> c_int {
-        is_ours() => execute(envp, |envp| real::execve(path, argv, envp))
-    }
-    fn execv(path: *const c_char, argv: *const *const c_char) -> c_int {
-        is_ours() => execute(environ, |envp| real::execve(path, argv, envp))
-    }
-    fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int {
-        is_ours() => execute(environ, |envp| real::execvpe(file, argv, envp))
-    }
-    fn execvpe(
-        file: *const c_char, argv: *const *const c_char, envp: *const *const c_char,
-    ) -> c_int {
-        is_ours() => execute(envp, |envp| real::execvpe(file, argv, envp))
-    }
-    fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
-        is_ours() => execute(envp, |envp| real::fexecve(fd, argv, envp))
-    }
     fn posix_spawn(
         pid: *mut libc::pid_t, path: *const c_char, actions: *const Actions,
         attributes: *const Attributes, argv: *const *mut c_char, envp: *const *mut c_char,
     ) -> c_int {
-        instance::is_wanted() => {
-            sharing::share(survives);
-            Ok(outside(|| real::posix_spawn(pid, path, actions, attributes, argv, envp)))
-        }
+        instance::is_wanted() => spawn(envp, actions, |envp| {
+            real::posix_spawn(pid, path, actions, attributes, argv, envp)
+        })
     }
     fn posix_spawnp(
         pid: *mut libc::pid_t, file: *const c_char, actions: *const Actions,
         attributes: *const Attributes, argv: *const *mut c_char, envp: *const *mut c_char,
     ) -> c_int {
-        instance::is_wanted() => {
-            sharing::share(survives);
-            Ok(outside(|| real::posix_spawnp(pid, file, actions, attributes, argv, envp)))
-        }
+        instance::is_wanted() => spawn(envp, actions, |envp| {
+            real::posix_spawnp(pid, file, actions, attributes, argv, envp)
+        })
     }
     fn posix_spawn_file_actions_adddup2(actions: *mut Actions, fd: c_int, new: c_int) -> c_int {
         is_socket(fd) => {
-            sharing::share(|wanted| wanted == fd);
+            sharing::share_passed_on(fd);
             Ok(real::posix_spawn_file_actions_adddup2(actions, fd, new))
         }
     }
+    fn system(command: *const c_char) -> c_int {
+        pass_on() => Ok(real::system(command))
+    }
+    fn popen(command: *const c_char, kind: *const c_char) -> *mut FILE {
+        pass_on() => Ok(real::popen(command, kind))
+    }
+    fn wordexp(words: *const c_char, place: *mut c_void, flags: c_int) -> c_int {
+        pass_on() => Ok(real::wordexp(words, place, flags))
+    }
+}
+
+/// The name that programs built long ago use.
+#[allow(non_snake_case, reason = "the C library's name")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn _IO_popen(command: *const c_char, kind: *const c_char) -> *mut FILE {
+    // SAFETY: passed on from the program.
+    unsafe { popen(command, kind) }
 }
 
 /// Arguments that [`with_arguments`] takes without memory of the heap: the vfork child that makes

@@ -158,11 +158,15 @@ fn is_own(fd: c_int) -> bool {
 fn close_one(fd: c_int) -> Outcome<c_int> {
     // SAFETY: no pointers.
     let close = || errno::check(unsafe { real::close(fd) });
-    if process::in_vfork_child() || host::is_closing(fd) {
+    if host::is_closing(fd) {
         return close();
     }
     if is_own(fd) {
+        // A vfork child, too, needs them until it executes.
         return Err(Errno::BADF);
+    }
+    if process::in_vfork_child() {
+        return close();
     }
     let held = TABLE.take(fd);
     if let Some(Descriptor::Socket(entry)) = &held {
@@ -176,7 +180,7 @@ fn close_one(fd: c_int) -> Outcome<c_int> {
 /// Makes a duplicate of `old` with `dup`, which says under which number.
 pub(super) fn duplicate(old: c_int, dup: impl FnOnce() -> c_int) -> Outcome<c_int> {
     if process::in_vfork_child() {
-        sharing::share_in_child(old);
+        sharing::share_duplicated_in_child(old);
         return errno::check(dup());
     }
     let inherited = TABLE.kind(old) == Kind::Inherited;
@@ -237,7 +241,7 @@ fn gaps(first: c_uint, last: c_uint, spared: &[c_uint]) -> Vec<(c_uint, c_uint)>
 
 fn close_many(first: c_uint, last: c_uint, flags: c_int) -> Outcome<c_int> {
     let closes = flags & libc::CLOSE_RANGE_CLOEXEC.cast_signed() == 0;
-    if first > last || !closes || process::in_vfork_child() {
+    if first > last || !closes {
         // SAFETY: no pointers.
         return errno::check(unsafe { real::close_range(first, last, flags) });
     }
@@ -246,7 +250,9 @@ fn close_many(first: c_uint, last: c_uint, flags: c_int) -> Outcome<c_int> {
     let mut spared: Vec<_> =
         own.chain(instance::internal_fds()).map(c_int::cast_unsigned).collect();
     spared.sort_unstable();
-    let others = known.iter().filter(|(_, kind)| *kind != Kind::Internal);
+    // The table of a vfork child is its parent's.
+    let is_held = |kind: Kind| kind != Kind::Internal && !process::in_vfork_child();
+    let others = known.iter().filter(|(_, kind)| is_held(*kind));
     let held: Vec<_> = others.filter_map(|(fd, _)| TABLE.take(*fd)).collect();
     for (first, last) in gaps(first, last, &spared) {
         // SAFETY: no pointers.
