@@ -13,10 +13,10 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use sockets::Client;
+use sockets::{Client, ConnectError};
 
 use crate::errno::Outcome;
-use crate::{process, self_filtering};
+use crate::{departure, process, self_filtering};
 
 const UNKNOWN: u8 = 0;
 const KERNEL: u8 = 1;
@@ -57,9 +57,14 @@ fn is_named() -> bool {
 /// This process's client, admitted now if it is not yet.
 ///
 /// # Errors
-/// ENETDOWN when the instance cannot be reached; the first time, the reason goes to stderr.
+/// ENETDOWN when the instance cannot be reached; the first time, the reason goes to stderr. ENONET
+/// in a network namespace of the process's own.
 pub(crate) fn client() -> Outcome<Arc<Client>> {
     let client = sockets::instance().map_err(|error| {
+        if matches!(error, ConnectError::OwnNetwork) {
+            departure::note();
+            return Errno::NONET;
+        }
         if !REPORTED.swap(true, Ordering::Relaxed) {
             report(&format!("tasuki: this program has no network: {error}\n"));
         }
@@ -75,7 +80,7 @@ pub(crate) fn client() -> Outcome<Arc<Client>> {
 }
 
 /// Writes to stderr as it is now, with one system call. Errors are ignored.
-fn report(line: &str) {
+pub(crate) fn report(line: &str) {
     // SAFETY: stderr is used for this one write only; if the program closed it, the write fails.
     let stderr = unsafe { BorrowedFd::borrow_raw(libc::STDERR_FILENO) };
     let _ = rustix::io::write(stderr, line.as_bytes());

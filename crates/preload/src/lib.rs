@@ -33,6 +33,7 @@
 //! open_socket: an open Tasuki socket, shared by its descriptors
 //! instance: this process's membership in an instance
 //! self_filtering: programs that are left to the relay
+//! departure: processes that have left for a network of their own
 //! cached_placeholder process: the placeholder cached for the next socket; vfork children
 //! registrations transfer cmsg: rules of epoll, of sending and receiving, of control messages
 //! signals table time: signal masks, descriptor numbers, time limits
@@ -53,6 +54,7 @@ mod cached_placeholder;
 mod calls;
 mod cancellation;
 mod cmsg;
+mod departure;
 mod descriptors;
 mod duties;
 mod edge;

@@ -133,6 +133,17 @@ real_calls! {
     fn setgroups(count: size_t, groups: *const gid_t) -> c_int;
     fn initgroups(user: *const c_char, group: gid_t) -> c_int;
     fn chroot(path: *const c_char) -> c_int;
+    fn unshare(flags: c_int) -> c_int;
+    fn setns(fd: c_int, kind: c_int) -> c_int;
+    fn clone(
+        run: *mut c_void, stack: *mut c_void, flags: c_int, argument: *mut c_void,
+        parent_tid: *mut c_void, tls: *mut c_void, child_tid: *mut c_void,
+    ) -> c_int;
+    fn mount(
+        source: *const c_char, target: *const c_char, kind: *const c_char, flags: c_ulong,
+        data: *const c_void,
+    ) -> c_int;
+    fn fsopen(kind: *const c_char, flags: c_uint) -> c_int;
     fn execve(
         path: *const c_char, argv: *const *const c_char, envp: *const *const c_char,
     ) -> c_int;

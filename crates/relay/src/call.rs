@@ -12,6 +12,8 @@ pub(crate) struct Notification {
     pub(crate) begun: Instant,
     /// The thread that made it.
     pub(crate) thread: u32,
+    /// It has left for a network namespace of its own.
+    pub(crate) left: bool,
     /// The call's number.
     pub(crate) call: i64,
     /// Its arguments; pointers are never followed.
@@ -33,20 +35,27 @@ pub(crate) fn plain_kind(kind: u64) -> u64 {
     found.map_or(kind, |(_, plain)| kind & flags | u64::from(plain))
 }
 
-/// Does a call of socket(2) ask for a netlink socket?
-pub(crate) fn is_netlink(call: &Notification) -> bool {
-    call.call == libc::SYS_socket && call.arguments[0] as libc::c_int == libc::AF_NETLINK
+/// Is this call of socket(2) one that only the library makes?
+pub(crate) fn is_of_library(call: &Notification) -> bool {
+    is_introduction(call) || plain_kind(call.arguments[1]) != call.arguments[1]
 }
 
-/// And for one of rtnetlink?
-pub(crate) fn is_routing(call: &Notification) -> bool {
-    is_netlink(call) && call.arguments[2] as libc::c_int == libc::NETLINK_ROUTE
+/// The protocol, if a call of socket(2) asks for a netlink socket.
+pub(crate) fn netlink_protocol(call: &Notification) -> Option<libc::c_int> {
+    let [family, _, protocol, ..] = call.arguments.map(|one| one as libc::c_int);
+    (call.call == libc::SYS_socket && family == libc::AF_NETLINK).then_some(protocol)
+}
+
+/// Does it ask for a family that only a network namespace of the caller's own has?
+pub(crate) fn is_of_packets(call: &Notification) -> bool {
+    let family = call.arguments[0] as libc::c_int;
+    call.call == libc::SYS_socket && [libc::AF_PACKET, libc::AF_KEY].contains(&family)
 }
 
 #[cfg(test)]
 impl Notification {
     /// A call of thread 7.
     pub(crate) fn example(call: i64, arguments: [u64; 6]) -> Self {
-        Self { id: 1, begun: Instant::now(), thread: 7, call, arguments }
+        Self { id: 1, begun: Instant::now(), thread: 7, left: false, call, arguments }
     }
 }

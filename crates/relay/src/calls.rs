@@ -3,19 +3,24 @@
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::call::{Notification, is_introduction, is_netlink, is_routing, plain_kind};
+use crate::call::{Notification, is_introduction, netlink_protocol, plain_kind};
 use crate::notification::NotificationSocket;
 use crate::state::Relay;
 use crate::system::errno;
-use crate::{datagrams, incoming, introduction, kernel};
+use crate::{at_once, datagrams, incoming, introduction, kernel};
 
 /// Said once.
 const RAW_REFUSED: &str = "a program asks for a raw socket, which this instance does not allow: \
                            start it with --raw-sockets, or raw_sockets = true";
+/// Said once.
+const SOCKETS_SHOWN: &str = "a program lists the kernel's sockets: `tasuki ss` shows those of the \
+                             instance";
+static SOCKETS_TOLD: AtomicBool = AtomicBool::new(false);
 /// The last kind of socket that Linux has.
 const SOCK_PACKET: libc::c_int = 10;
 /// After these pauses a call that was let through is looked for in the kernel's lists.
@@ -31,6 +36,9 @@ const LOOKS: [Duration; 7] = [
 
 /// Answers a call, now or when the instance has.
 pub(crate) fn handle(relay: &Rc<Relay>, calls: &Rc<NotificationSocket>, call: Notification) {
+    if at_once::answer(calls, &call) {
+        return;
+    }
     match call.call {
         libc::SYS_socket => socket(relay, calls, &call),
         libc::SYS_listen => {
@@ -57,7 +65,7 @@ fn socket(relay: &Relay, calls: &NotificationSocket, call: &Notification) {
     let close_on_exec = kind & u64::from(libc::SOCK_CLOEXEC.cast_unsigned()) != 0;
     let kind = plain_kind(kind);
     let plain = kind as libc::c_int & !flags;
-    if is_netlink(call) {
+    if netlink_protocol(call).is_some() {
         return netlink(calls, call);
     }
     if is_introduction(call) {
@@ -86,14 +94,14 @@ fn socket(relay: &Relay, calls: &NotificationSocket, call: &Notification) {
     }
 }
 
-/// Of rtnetlink the program gets a socket of our namespace, which shows the instance's interfaces.
-/// All others concern no network.
+/// Netlink about networks is that of our namespace, which has the instance's interfaces.
 fn netlink(calls: &NotificationSocket, call: &Notification) {
     let [family, kind, protocol, ..] = call.arguments;
-    if !is_routing(call) {
-        return calls.let_through(call);
-    }
     let close_on_exec = kind & u64::from(libc::SOCK_CLOEXEC.cast_unsigned()) != 0;
+    let lists = netlink_protocol(call) == Some(libc::NETLINK_SOCK_DIAG);
+    if lists && !SOCKETS_TOLD.swap(true, Ordering::Relaxed) {
+        tracing::warn!("{SOCKETS_SHOWN}");
+    }
     match kernel::socket(family, kind, protocol) {
         Ok(socket) => calls.answer_with(call, socket, close_on_exec),
         Err(error) => calls.answer(call, Err(errno(&error))),

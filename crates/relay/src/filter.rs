@@ -6,14 +6,27 @@
 //! | call | verdict |
 //! |---|---|
 //! | socket(AF_INET or AF_INET6) | the relay answers |
-//! | socket(AF_NETLINK) | the relay looks at it first |
+//! | socket(AF_NETLINK) of a protocol about networks | the relay answers |
+//! | of one about processes, devices or the audit log | made |
+//! | socket(AF_PACKET or AF_KEY) | the relay: made in a network namespace of the caller's own |
 //! | socket(AF_UNIX, AF_ALG) | made |
-//! | socket of another family | EAFNOSUPPORT: it might reach the host's network |
+//! | socket of another family or netlink protocol | refused: it might reach the host's network |
+//! | socketpair of another family than AF_UNIX | EOPNOTSUPP, as Linux says of nearly all |
 //! | bind, listen | the relay looks at it first |
-//! | setsockopt of SO_BINDTODEVICE, SO_BINDTOIFINDEX | EPERM: the instance chooses the interface |
-//! | io_uring_setup | ENOSYS: its sockets would not be seen |
-//! | a socket call of another calling convention (32 bits, x32) | ENOSYS |
+//! | ioctl that changes an interface or route, SO_BINDTODEVICE | the relay: as AF_PACKET |
+//! | request_key with a text for the helper | EPERM: the host's helper asks the host's network |
+//! | io_uring | ENOSYS: its sockets would not be seen, on a ring of another process either |
+//! | bpf, modules, kexec | EPERM: code in the kernel reaches every network |
+//! | seccomp(SECCOMP_FILTER_FLAG_NEW_LISTENER) | EBUSY: of two listeners the newer would decide |
+//! | pidfd_getfd | EPERM: another process's sockets are the host's |
+//! | some of these by another calling convention (32 bits, x32) | ENOSYS |
 //! | all others | made |
+//!
+//! `docs/reference/system-calls.md` has a verdict for each call that could lead to a network, a key
+//! or another process, and why. A test compares it with this filter.
+//!
+//! A call that is made whatever its arguments costs nothing: the kernel finds that out when the
+//! filter is installed, and runs the filter for the others only.
 
 #![allow(unsafe_code)]
 
@@ -29,13 +42,56 @@ const ARCH: u32 = 0xc000_003e;
 const ARCH: u32 = 0xc000_00b7;
 /// Numbers from here on are x32's, on x86-64.
 const X32: u32 = 0x4000_0000;
-/// Calls of 32-bit programs that make sockets: socketcall(2) and socket(2) of i386, socket(2) of
-/// ARM.
-const OTHER: [u32; 2] = if cfg!(target_arch = "x86_64") { [102, 359] } else { [281, 281] };
-/// The same number for every processor.
-const URING: u32 = libc::SYS_io_uring_setup as u32;
+/// The same numbers for every processor.
+const URING: [u32; 3] = [425, 426, 427];
+const PIDFD_GETFD: u32 = 438;
+/// Calls of 32-bit programs that are refused here: socketcall(2) of i386, socket(2), socketpair(2),
+/// request_key(2), bpf(2), modules, kexec(2), seccomp(2).
+const OF_32_BITS: [u32; 10] = if cfg!(target_arch = "x86_64") {
+    [102, 359, 360, 287, 357, 128, 129, 350, 283, 354]
+} else {
+    [281, 281, 288, 310, 386, 128, 129, 379, 347, 383]
+};
 /// As on every processor.
 const SO_BINDTOIFINDEX: u32 = 62;
+
+/// Netlink about interfaces, routes, sockets, packets. USERSOCK is for programs of one network.
+const OF_NETWORKS: [u32; 7] = [
+    libc::NETLINK_ROUTE as u32,
+    libc::NETLINK_USERSOCK as u32,
+    libc::NETLINK_SOCK_DIAG as u32,
+    libc::NETLINK_XFRM as u32,
+    libc::NETLINK_FIB_LOOKUP as u32,
+    libc::NETLINK_NETFILTER as u32,
+    libc::NETLINK_GENERIC as u32,
+];
+/// Netlink about other things.
+const OF_OTHERS: [u32; 5] = [
+    libc::NETLINK_SELINUX as u32,
+    libc::NETLINK_AUDIT as u32,
+    libc::NETLINK_CONNECTOR as u32,
+    libc::NETLINK_KOBJECT_UEVENT as u32,
+    libc::NETLINK_CRYPTO as u32,
+];
+
+/// Requests of ioctl(2) that change an interface, a route or a neighbour (linux/sockios.h).
+/// Every kind of socket takes them, and they act in the network namespace that it was made in.
+const CHANGING: [u32; 35] = [
+    // Routes.
+    0x890B, 0x890C, // Flags, addresses, metric, memory, MTU, name, hardware address.
+    0x8914, 0x8916, 0x8918, 0x891A, 0x891C, 0x891E, 0x8920, 0x8922, 0x8923, 0x8924, 0x8926,
+    // Slaves, groups, flags, removal of an address, broadcast, bridge, queue, PHY, WAN.
+    0x8930, 0x8931, 0x8932, 0x8934, 0x8936, 0x8937, 0x8941, 0x8943, 0x8949, 0x894A,
+    // ARP, RARP, map, VLAN.
+    0x8953, 0x8955, 0x8960, 0x8962, 0x8971, 0x8983, // Bonding, bridges.
+    0x8990, 0x8991, 0x8995, 0x89A0, 0x89A1, 0x89A2,
+];
+/// The first of them.
+const FIRST_OF_INTERFACES: u32 = 0x890B;
+/// From here on they are the device's own, and those of wireless devices.
+const OF_DEVICES: u32 = 0x89F0;
+/// The first that is none.
+const NOT_OF_INTERFACES: u32 = 0x8C00;
 
 /// Offsets in seccomp_data.
 const NUMBER: u32 = 0;
@@ -43,6 +99,8 @@ const ARCHITECTURE: u32 = 4;
 const FIRST_ARGUMENT: u32 = if cfg!(target_endian = "little") { 16 } else { 20 };
 const SECOND_ARGUMENT: u32 = FIRST_ARGUMENT + 8;
 const THIRD_ARGUMENT: u32 = FIRST_ARGUMENT + 16;
+/// The upper half of the third one.
+const THIRD_UPPER: u32 = THIRD_ARGUMENT ^ 4;
 
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const NOTIFY: u32 = libc::SECCOMP_RET_USER_NOTIF;
@@ -51,80 +109,194 @@ const fn errno(number: libc::c_int) -> u32 {
     libc::SECCOMP_RET_ERRNO | number.cast_unsigned()
 }
 
-const fn load(offset: u32) -> sock_filter {
-    let code = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-    sock_filter { code, jt: 0, jf: 0, k: offset }
+/// Most instructions of a filter.
+const ROOM: usize = 256;
+
+/// A filter, or a part of one.
+#[derive(Clone, Copy)]
+struct Instructions {
+    all: [sock_filter; ROOM],
+    len: usize,
 }
 
-/// Instruction `at`: goes to `target` if the loaded number is `value`, otherwise to the next one.
-const fn equal(at: u8, value: u32, target: u8) -> sock_filter {
-    jump(libc::BPF_JEQ, at, value, target)
+impl Instructions {
+    const fn new() -> Self {
+        Self { all: [sock_filter { code: 0, jt: 0, jf: 0, k: 0 }; ROOM], len: 0 }
+    }
+
+    const fn push(mut self, code: u32, (jt, jf): (u8, u8), k: u32) -> Self {
+        self.all[self.len] = sock_filter { code: code as u16, jt, jf, k };
+        self.len += 1;
+        self
+    }
+
+    const fn load(self, offset: u32) -> Self {
+        self.push(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (0, 0), offset)
+    }
+
+    const fn answer(self, verdict: u32) -> Self {
+        self.push(libc::BPF_RET | libc::BPF_K, (0, 0), verdict)
+    }
+
+    /// If the loaded number is `value`.
+    const fn answer_if(self, value: u32, verdict: u32) -> Self {
+        self.push(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (0, 1), value).answer(verdict)
+    }
+
+    /// If it is one of these.
+    const fn answer_if_any(mut self, values: &[u32], verdict: u32) -> Self {
+        let mut at = 0;
+        while at < values.len() {
+            self = self.answer_if(values[at], verdict);
+            at += 1;
+        }
+        self
+    }
+
+    /// If it is `least` or more.
+    const fn answer_from(self, least: u32, verdict: u32) -> Self {
+        self.push(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, (0, 1), least).answer(verdict)
+    }
+
+    /// If it is below `end`.
+    const fn answer_below(self, end: u32, verdict: u32) -> Self {
+        self.push(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, (1, 0), end).answer(verdict)
+    }
+
+    /// If it has one of these bits.
+    const fn answer_if_bits(self, bits: u32, verdict: u32) -> Self {
+        self.push(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, (0, 1), bits).answer(verdict)
+    }
+
+    /// Runs `part`, which ends with an answer, if the loaded number is `value`.
+    const fn run_if(self, value: u32, part: &Self) -> Self {
+        let jump = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+        let mut joined = self.push(jump, (0, part.len as u8), value);
+        let mut at = 0;
+        while at < part.len {
+            joined.all[joined.len] = part.all[at];
+            joined.len += 1;
+            at += 1;
+        }
+        joined
+    }
 }
 
-const fn jump(how: u32, at: u8, value: u32, target: u8) -> sock_filter {
-    let code = (libc::BPF_JMP | how | libc::BPF_K) as u16;
-    sock_filter { code, jt: target - at - 1, jf: 0, k: value }
+/// The verdicts that are not the same in every filter.
+struct Verdicts {
+    /// Sockets of the instance's network.
+    network: u32,
+    /// bind and listen.
+    watched: u32,
+    /// Sockets of packets and keys: of a network namespace of the caller's own, or none.
+    packets: u32,
+    /// Changes of interfaces, likewise.
+    changes: u32,
 }
 
-const fn answer(verdict: u32) -> sock_filter {
-    sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: verdict }
+const fn socket(verdicts: &Verdicts) -> Instructions {
+    let netlink = Instructions::new()
+        .load(THIRD_ARGUMENT)
+        .answer_if_any(&OF_OTHERS, ALLOW)
+        .answer_if_any(&OF_NETWORKS, verdicts.network)
+        .answer(errno(libc::EPROTONOSUPPORT));
+    Instructions::new()
+        .load(FIRST_ARGUMENT)
+        .answer_if(libc::AF_UNIX as u32, ALLOW)
+        .answer_if(libc::AF_INET as u32, verdicts.network)
+        .answer_if(libc::AF_INET6 as u32, verdicts.network)
+        .answer_if(libc::AF_ALG as u32, ALLOW)
+        .answer_if(libc::AF_PACKET as u32, verdicts.packets)
+        .answer_if(libc::AF_KEY as u32, verdicts.packets)
+        .run_if(libc::AF_NETLINK as u32, &netlink)
+        .answer(errno(libc::EAFNOSUPPORT))
 }
 
-/// The places of the last instructions.
-const NATIVE: u8 = 7;
-const FAMILY: u8 = 15;
-const OPTION: u8 = 22;
-const OPTION_NAME: u8 = 25;
-const NOTIFIED: u8 = 29;
-const NO_CALL: u8 = 30;
-const ALLOWED: u8 = 31;
-const LOOKED_AT: u8 = 32;
-const NOT_PERMITTED: u8 = 33;
-/// Instructions.
-const LENGTH: usize = 34;
-
-/// The program; see the module. Most calls are none of these, so they are allowed first.
-const fn program(notified: u32, looked_at: u32) -> [sock_filter; LENGTH] {
-    [
-        load(ARCHITECTURE),
-        equal(1, ARCH, NATIVE),
-        load(NUMBER),
-        equal(3, OTHER[0], NO_CALL),
-        equal(4, OTHER[1], NO_CALL),
-        equal(5, URING, NO_CALL),
-        answer(ALLOW),
-        load(NUMBER),
-        jump(libc::BPF_JGE, 8, X32, NO_CALL),
-        equal(9, libc::SYS_socket as u32, FAMILY),
-        equal(10, libc::SYS_bind as u32, LOOKED_AT),
-        equal(11, libc::SYS_listen as u32, LOOKED_AT),
-        equal(12, URING, NO_CALL),
-        equal(13, libc::SYS_setsockopt as u32, OPTION),
-        answer(ALLOW),
-        load(FIRST_ARGUMENT),
-        equal(16, libc::AF_INET as u32, NOTIFIED),
-        equal(17, libc::AF_INET6 as u32, NOTIFIED),
-        equal(18, libc::AF_UNIX as u32, ALLOWED),
-        equal(19, libc::AF_NETLINK as u32, LOOKED_AT),
-        equal(20, libc::AF_ALG as u32, ALLOWED),
-        answer(errno(libc::EAFNOSUPPORT)),
-        load(SECOND_ARGUMENT),
-        equal(23, libc::SOL_SOCKET as u32, OPTION_NAME),
-        answer(ALLOW),
-        load(THIRD_ARGUMENT),
-        equal(26, libc::SO_BINDTODEVICE as u32, NOT_PERMITTED),
-        equal(27, SO_BINDTOIFINDEX, NOT_PERMITTED),
-        answer(ALLOW),
-        answer(notified),
-        answer(errno(libc::ENOSYS)),
-        answer(ALLOW),
-        answer(looked_at),
-        answer(errno(libc::EPERM)),
-    ]
+const fn ioctl(verdicts: &Verdicts) -> Instructions {
+    Instructions::new()
+        .load(SECOND_ARGUMENT)
+        .answer_below(FIRST_OF_INTERFACES, ALLOW)
+        .answer_from(NOT_OF_INTERFACES, ALLOW)
+        .answer_from(OF_DEVICES, verdicts.changes)
+        .answer_if_any(&CHANGING, verdicts.changes)
+        .answer(ALLOW)
 }
 
-static NOTIFYING: [sock_filter; LENGTH] = program(NOTIFY, NOTIFY);
-static REFUSING: [sock_filter; LENGTH] = program(errno(libc::ENETDOWN), ALLOW);
+const fn setsockopt(verdicts: &Verdicts) -> Instructions {
+    let option = Instructions::new()
+        .load(THIRD_ARGUMENT)
+        .answer_if(libc::SO_BINDTODEVICE as u32, verdicts.changes)
+        .answer_if(SO_BINDTOIFINDEX, verdicts.changes)
+        .answer(ALLOW);
+    Instructions::new().load(SECOND_ARGUMENT).run_if(libc::SOL_SOCKET as u32, &option).answer(ALLOW)
+}
+
+/// Without a text for the helper the kernel looks for the key, and starts no helper.
+const fn request_key() -> Instructions {
+    let upper =
+        Instructions::new().load(THIRD_UPPER).answer_if(0, ALLOW).answer(errno(libc::EPERM));
+    Instructions::new().load(THIRD_ARGUMENT).run_if(0, &upper).answer(errno(libc::EPERM))
+}
+
+/// The relay may be gone, and the kernel would let the program have a listener of its own.
+const fn seccomp() -> Instructions {
+    Instructions::new()
+        .load(SECOND_ARGUMENT)
+        .answer_if_bits(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as u32, errno(libc::EBUSY))
+        .answer(ALLOW)
+}
+
+const fn socketpair() -> Instructions {
+    Instructions::new()
+        .load(FIRST_ARGUMENT)
+        .answer_if(libc::AF_UNIX as u32, ALLOW)
+        .answer(errno(libc::EOPNOTSUPP))
+}
+
+/// The program; see the module.
+const fn program(verdicts: &Verdicts) -> Instructions {
+    let none = errno(libc::ENOSYS);
+    let refused = [
+        libc::SYS_bpf as u32,
+        libc::SYS_init_module as u32,
+        libc::SYS_finit_module as u32,
+        libc::SYS_delete_module as u32,
+        libc::SYS_kexec_load as u32,
+        libc::SYS_kexec_file_load as u32,
+        PIDFD_GETFD,
+    ];
+    let native = Instructions::new()
+        .load(NUMBER)
+        .answer_from(X32, none)
+        .run_if(libc::SYS_ioctl as u32, &ioctl(verdicts))
+        .run_if(libc::SYS_setsockopt as u32, &setsockopt(verdicts))
+        .run_if(libc::SYS_socket as u32, &socket(verdicts))
+        .run_if(libc::SYS_socketpair as u32, &socketpair())
+        .answer_if(libc::SYS_bind as u32, verdicts.watched)
+        .answer_if(libc::SYS_listen as u32, verdicts.watched)
+        .run_if(libc::SYS_request_key as u32, &request_key())
+        .run_if(libc::SYS_seccomp as u32, &seccomp())
+        .answer_if_any(&URING, none)
+        .answer_if_any(&refused, errno(libc::EPERM))
+        .answer(ALLOW);
+    Instructions::new()
+        .load(ARCHITECTURE)
+        .run_if(ARCH, &native)
+        .load(NUMBER)
+        .answer_if_any(&OF_32_BITS, none)
+        .answer_if_any(&URING, none)
+        .answer_if(PIDFD_GETFD, none)
+        .answer(ALLOW)
+}
+
+static NOTIFYING: Instructions =
+    program(&Verdicts { network: NOTIFY, watched: NOTIFY, packets: NOTIFY, changes: NOTIFY });
+static REFUSING: Instructions = program(&Verdicts {
+    network: errno(libc::ENETDOWN),
+    watched: ALLOW,
+    packets: errno(libc::EAFNOSUPPORT),
+    changes: errno(libc::EPERM),
+});
 
 /// Installs the filter in this thread, for good. Returns the relay's end.
 ///
@@ -153,9 +325,9 @@ pub fn install_refusing() -> io::Result<()> {
     set(&REFUSING, 0).map(drop)
 }
 
-fn set(program: &'static [sock_filter], flags: libc::c_ulong) -> io::Result<libc::c_int> {
+fn set(program: &'static Instructions, flags: libc::c_ulong) -> io::Result<libc::c_int> {
     let program =
-        libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+        libc::sock_fprog { len: program.len as u16, filter: program.all.as_ptr().cast_mut() };
     let set = || {
         // SAFETY: the kernel copies the program, which is a constant.
         unsafe {
@@ -176,90 +348,4 @@ fn set(program: &'static [sock_filter], flags: libc::c_ulong) -> io::Result<libc
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The verdict of a filter, as the kernel runs it.
-    fn verdict(program: &[sock_filter], arch: u32, number: u32, arguments: [u32; 3]) -> u32 {
-        const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-        const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
-        const LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
-        let (mut at, mut loaded) = (0, 0);
-        loop {
-            let one = program[at];
-            at += 1;
-            let jumps = match u32::from(one.code) {
-                LOAD => {
-                    loaded = match one.k {
-                        NUMBER => number,
-                        ARCHITECTURE => arch,
-                        FIRST_ARGUMENT => arguments[0],
-                        SECOND_ARGUMENT => arguments[1],
-                        THIRD_ARGUMENT => arguments[2],
-                        other => panic!("loads {other}"),
-                    };
-                    continue;
-                }
-                EQUAL => loaded == one.k,
-                LEAST => loaded >= one.k,
-                _ => return one.k,
-            };
-            at += usize::from(if jumps { one.jt } else { one.jf });
-        }
-    }
-
-    #[test]
-    fn verdicts() {
-        let ask = |number: libc::c_long, argument: libc::c_int| {
-            let (number, arguments) = (number as u32, [argument.cast_unsigned(), 0, 0]);
-            (
-                verdict(&NOTIFYING, ARCH, number, arguments),
-                verdict(&REFUSING, ARCH, number, arguments),
-            )
-        };
-        let refused = errno(libc::ENETDOWN);
-        for family in [libc::AF_INET, libc::AF_INET6] {
-            assert_eq!(ask(libc::SYS_socket, family), (NOTIFY, refused));
-        }
-        assert_eq!(ask(libc::SYS_socket, libc::AF_NETLINK), (NOTIFY, ALLOW));
-        for family in [libc::AF_UNIX, libc::AF_ALG] {
-            assert_eq!(ask(libc::SYS_socket, family), (ALLOW, ALLOW));
-        }
-        let unknown = errno(libc::EAFNOSUPPORT);
-        for family in [0, libc::AF_PACKET, libc::AF_XDP, libc::AF_VSOCK, 43, -1] {
-            assert_eq!(ask(libc::SYS_socket, family), (unknown, unknown), "{family}");
-        }
-        for call in [libc::SYS_bind, libc::SYS_listen] {
-            assert_eq!(ask(call, 3), (NOTIFY, ALLOW));
-        }
-        assert_eq!(ask(libc::SYS_io_uring_setup, 1).0, errno(libc::ENOSYS));
-        for call in [libc::SYS_read, libc::SYS_connect, libc::SYS_execve, libc::SYS_accept4, 0] {
-            assert_eq!(ask(call, libc::AF_INET), (ALLOW, ALLOW), "{call}");
-        }
-    }
-
-    #[test]
-    fn options_that_choose_an_interface() {
-        let ask = |level: libc::c_int, name: u32| {
-            let number = libc::SYS_setsockopt as u32;
-            verdict(&NOTIFYING, ARCH, number, [3, level.cast_unsigned(), name])
-        };
-        for name in [libc::SO_BINDTODEVICE as u32, SO_BINDTOIFINDEX] {
-            assert_eq!(ask(libc::SOL_SOCKET, name), errno(libc::EPERM));
-            assert_eq!(ask(libc::SOL_TCP, name), ALLOW);
-        }
-        assert_eq!(ask(libc::SOL_SOCKET, libc::SO_REUSEADDR as u32), ALLOW);
-    }
-
-    #[test]
-    fn calls_of_other_conventions() {
-        let none = errno(libc::ENOSYS);
-        let other = ARCH ^ 0x8000_0000;
-        for number in OTHER.into_iter().chain([URING]) {
-            assert_eq!(verdict(&NOTIFYING, other, number, [2, 0, 0]), none);
-        }
-        assert_eq!(verdict(&NOTIFYING, other, 3, [2, 0, 0]), ALLOW);
-        let x32 = X32 + libc::SYS_socket as u32;
-        assert_eq!(verdict(&NOTIFYING, ARCH, x32, [2, 0, 0]), none);
-    }
-}
+mod tests;

@@ -26,16 +26,17 @@
 //! carry withdrawn: bytes, both ways; connections taken back
 //! state: all that the tasks share
 //! waiting: the relay before a program needs it
+//! at_once: answers that need no network
 //! introduction host_loopback: programs with the library; servers of the host
 //! packet tun sweep: packets, the device, the kernel's lists
-//! icmp: messages of ICMP
+//! icmp route_watch: messages of ICMP; programs that change what they see
 //! header: IP headers
 //! line detach: how a filter reaches its relay; the relay's process
 //! resolver: the /etc/resolv.conf of programs
 //! mount: a file over another one
 //! notification filter kernel: the filter and its notifications; kernel sockets
 //! trace: a line for each notification
-//! call: a notification
+//! call home: a notification; callers in networks of their own
 //! namespace: the network namespace
 //! mirror: the instance's interfaces in it
 //! route: rtnetlink
@@ -43,6 +44,7 @@
 //! ```
 
 mod address;
+mod at_once;
 mod call;
 mod calls;
 mod carry;
@@ -51,6 +53,7 @@ mod detach;
 mod echo;
 pub mod filter;
 mod header;
+mod home;
 mod host_datagrams;
 mod host_loopback;
 mod icmp;
@@ -67,6 +70,7 @@ mod packet;
 mod relay;
 pub mod resolver;
 mod route;
+mod route_watch;
 mod state;
 mod sweep;
 mod system;
@@ -91,6 +95,7 @@ use crate::line::ProgramEnds;
 use crate::namespace::Namespace;
 use crate::notification::NotificationSocket;
 use crate::resolver::ShownResolver;
+use crate::route_watch::RouteWatch;
 use crate::state::Relay;
 use crate::sweep::Sweep;
 use crate::trace::CallTrace;
@@ -149,7 +154,7 @@ pub fn run(
             return waiting::refuse(&calls, &mut introductions, first, &why);
         }
     };
-    let sweep = Sweep::new()?;
+    let (sweep, watch) = (Sweep::new()?, RouteWatch::new()?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     restrict()?;
     if first.is_none() {
@@ -182,7 +187,7 @@ pub fn run(
         binding: Default::default(),
     });
     relay.refresh_addresses();
-    let serve = tasuki_tokio::run(&client, relay::serve(relay, calls, first));
+    let serve = tasuki_tokio::run(&client, relay::serve(relay, calls, first, watch));
     match LocalSet::new().block_on(&runtime, serve) {
         Ok(done) => done,
         // The instance has ended, and all of its sockets.

@@ -180,6 +180,11 @@ impl Namespace {
         Ok(())
     }
 
+    /// The number by which the kernel knows our rtnetlink socket.
+    pub(crate) fn routes_number(&self) -> u32 {
+        self.routes.number()
+    }
+
     /// Does the address lead back to this instance?
     pub(crate) fn is_own(&self, address: IpAddr) -> bool {
         let beside_host = || self.hosts.iter().any(|host| beside(*host) == address);

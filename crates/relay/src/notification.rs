@@ -10,6 +10,7 @@ use libc::{seccomp_notif, seccomp_notif_addfd, seccomp_notif_resp};
 use rustix::io::Errno;
 
 use crate::call::{Notification, is_introduction};
+use crate::home::HomeNetwork;
 use crate::system::{check, errno};
 use crate::trace::{Answer, CallTrace};
 
@@ -17,12 +18,14 @@ use crate::trace::{Answer, CallTrace};
 pub(crate) struct NotificationSocket {
     fd: OwnedFd,
     trace: Option<CallTrace>,
+    /// Where the programs were started.
+    home: Option<HomeNetwork>,
 }
 
 impl NotificationSocket {
-    /// `trace` gets a line for each call.
+    /// `trace` gets a line for each call. This process is where the programs were started.
     pub(crate) fn new(fd: OwnedFd, trace: Option<CallTrace>) -> Self {
-        Self { fd, trace }
+        Self { fd, trace, home: HomeNetwork::current() }
     }
 
     /// Another descriptor of it, for waiting.
@@ -49,6 +52,7 @@ impl NotificationSocket {
                 id: raw.id,
                 begun: Instant::now(),
                 thread: raw.pid,
+                left: self.home.as_ref().is_some_and(|home| home.is_left_by(raw.pid)),
                 call: raw.data.nr.into(),
                 arguments: raw.data.args,
             })),

@@ -11,6 +11,7 @@ use tokio::io::unix::AsyncFd;
 use crate::call::Notification;
 use crate::notification::NotificationSocket;
 use crate::packet::Sent;
+use crate::route_watch::RouteWatch;
 use crate::state::Relay;
 use crate::{calls, datagrams, echo, host_datagrams, incoming, outgoing, tun};
 
@@ -29,7 +30,10 @@ pub(crate) async fn serve(
     relay: Rc<Relay>,
     calls: NotificationSocket,
     first: Notification,
+    watch: RouteWatch,
 ) -> io::Result<()> {
+    let own = relay.namespace.borrow().routes_number();
+    tokio::task::spawn_local(watch.tell(own));
     let packets = tokio::task::spawn_local(read_packets(Rc::clone(&relay)));
     let ticks = tokio::task::spawn_local(tick(Rc::clone(&relay)));
     let done = serve_calls(&relay, Rc::new(calls), first).await;

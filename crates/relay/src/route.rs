@@ -22,8 +22,8 @@ use crate::address::unspecified;
 /// The kernel's table of its own addresses.
 pub(crate) const TABLE_LOCAL: u32 = 255;
 
-/// A connection to the namespace's rtnetlink.
-pub(crate) struct RouteSocket(Socket);
+/// A connection to the namespace's rtnetlink, and its number.
+pub(crate) struct RouteSocket(Socket, u32);
 
 /// One policy rule; all others match too where a field is `None`.
 #[derive(Debug, Clone, Copy)]
@@ -50,9 +50,14 @@ impl RouteSocket {
     /// Of the calling thread's network namespace.
     pub(crate) fn new() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
+        let number = socket.bind_auto()?.port_number();
         socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Self(socket))
+        Ok(Self(socket, number))
+    }
+
+    /// The number by which the kernel knows the socket.
+    pub(crate) fn number(&self) -> u32 {
+        self.1
     }
 
     /// Sets an interface up; `mtu` where it is to change.

@@ -9,7 +9,8 @@ use std::io;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::call::{Notification, is_introduction, is_netlink, is_routing};
+use crate::at_once;
+use crate::call::{Notification, is_introduction, netlink_protocol};
 use crate::introduction::{Introductions, answer};
 use crate::notification::NotificationSocket;
 use crate::resolver::ShownResolver;
@@ -39,7 +40,10 @@ pub(crate) fn first_socket(
             return Ok(None);
         }
         let Some(call) = calls.receive()? else { continue };
-        if call.call != libc::SYS_socket || is_netlink(&call) && !is_routing(&call) {
+        if at_once::answer(calls, &call) {
+            continue;
+        }
+        if call.call != libc::SYS_socket {
             calls.let_through(&call);
         } else if is_introduction(&call) {
             match introductions {
@@ -89,11 +93,10 @@ pub(crate) fn refuse(
                 None => return Ok(()),
             },
         };
-        if is_netlink(&call) {
-            calls.let_through(&call);
+        calls.answer(&call, Err(Errno::NETDOWN));
+        if netlink_protocol(&call).is_some() {
             continue;
         }
-        calls.answer(&call, Err(Errno::NETDOWN));
         if !said {
             tracing::warn!("a program makes sockets without libc, and has no network: {why}");
         }

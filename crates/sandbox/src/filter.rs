@@ -94,6 +94,8 @@ const OF_RELAY: &[&str] = &[
     "epoll_wait",
     // The instance's word on the first datagram to a destination.
     "futex_waitv",
+    // Is a caller in the network namespace in which programs begin? The directory is open already.
+    "statx",
 ];
 
 /// Of a target beside these: what it does with files that are open. Its io_uring takes no other

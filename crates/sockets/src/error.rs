@@ -38,6 +38,12 @@ pub enum ConnectError {
         /// Its reason, one sentence.
         message: String,
     },
+    /// The process has left for a network namespace of its own.
+    #[error(
+        "this process is in a network namespace of its own, where it has no network but what it \
+         makes there"
+    )]
+    OwnNetwork,
     /// The connection broke, or carried a message that no instance of this version sends.
     #[error(
         "talking to the Tasuki instance failed: {what}; is it still running, and of the same \

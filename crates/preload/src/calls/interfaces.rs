@@ -17,9 +17,9 @@ use rustix::io::Errno;
 use sockets::Family;
 
 use crate::errno::Outcome;
-use crate::instance;
 use crate::interpose::interpose;
 use crate::sockaddr::to_bytes;
+use crate::{departure, instance, real};
 
 /// Bytes of an interface's name with the zero behind it.
 const NAME: usize = libc::IFNAMSIZ;
@@ -28,7 +28,13 @@ const NAME: usize = libc::IFNAMSIZ;
 const QUEUE: c_int = 1000;
 
 /// All interfaces. As on Linux, the loopback interface is the first.
+///
+/// # Errors
+/// ENONET in a network namespace of the process's own, whose interfaces the kernel knows.
 pub(super) fn interfaces() -> Outcome<Vec<InterfaceStatus>> {
+    if departure::has_left() {
+        return Err(Errno::NONET);
+    }
     let mut all = instance::client()?.network()?.interfaces;
     all.sort_by_key(|interface| interface.mac.is_some());
     Ok(all)
@@ -397,18 +403,30 @@ fn hardware_bytes(interface: &InterfaceStatus) -> [u8; 6] {
     address
 }
 
+/// What we know, or what the kernel does of a network namespace of the process's own.
+fn known_by<T>(ours: Outcome<T>, kernels: impl FnOnce() -> T) -> Outcome<T> {
+    match ours {
+        Err(Errno::NONET) => Ok(kernels()),
+        ours => ours,
+    }
+}
+
 interpose! {
     fn getifaddrs(place: *mut *mut ifaddrs) -> c_int {
-        instance::is_wanted() => list(place)
+        instance::is_wanted() => known_by(list(place), || real::getifaddrs(place))
     }
     fn if_nametoindex(name: *const c_char) -> c_uint {
-        instance::is_wanted() => index_of(name)
+        instance::is_wanted() => known_by(index_of(name), || real::if_nametoindex(name))
     }
     fn if_nameindex() -> *mut libc::if_nameindex {
-        instance::is_wanted() => interfaces().and_then(|all| names(&all))
+        instance::is_wanted() => {
+            known_by(interfaces().and_then(|all| names(&all)), || real::if_nameindex())
+        }
     }
     fn if_indextoname(index: c_uint, place: *mut c_char) -> *mut c_char {
-        instance::is_wanted() => name_of(index, place)
+        instance::is_wanted() => {
+            known_by(name_of(index, place), || real::if_indextoname(index, place))
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::placeholder::{self, Placeholder};
 use crate::retaking::repeated;
 use crate::sockaddr::copy_out;
 use crate::table::Kind;
-use crate::{fork, host, instance, process, real, sharing, trace};
+use crate::{departure, fork, host, instance, process, real, sharing, trace};
 
 /// SOCK_NONBLOCK and SOCK_CLOEXEC.
 const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -99,10 +99,28 @@ fn relayed_socket(
     })
 }
 
+fn kernel_socket(domain: c_int, kind: c_int, protocol: c_int) -> Outcome<c_int> {
+    // SAFETY: no pointers.
+    errno::check(unsafe { real::socket(domain, kind, protocol) })
+}
+
 fn new_socket(domain: c_int, kind: c_int, protocol: c_int) -> Outcome<c_int> {
+    if departure::has_left() {
+        return kernel_socket(domain, kind, protocol);
+    }
+    match made(domain, kind, protocol) {
+        // The process has left for a network of its own before it was this program.
+        Err(Errno::NONET) => {
+            departure::note();
+            kernel_socket(domain, kind, protocol)
+        }
+        made => made,
+    }
+}
+
+fn made(domain: c_int, kind: c_int, protocol: c_int) -> Outcome<c_int> {
     match maker(domain, kind, protocol) {
-        // SAFETY: no pointers.
-        Maker::Kernel => errno::check(unsafe { real::socket(domain, kind, protocol) }),
+        Maker::Kernel => kernel_socket(domain, kind, protocol),
         Maker::None(errno) => Err(errno),
         Maker::Relay(relayed, without) => {
             relayed_socket(domain, relayed, (kind & FLAGS, protocol), without)

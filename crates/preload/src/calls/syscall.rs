@@ -93,6 +93,9 @@ fn exported(number: c_long, arguments: [c_long; 6]) -> Option<c_long> {
             SYS_fcntl => fcntl(int, int, request);
             SYS_ioctl => ioctl(int, request, request);
             SYS_epoll_ctl => epoll_ctl(int, int, int, pointer);
+            SYS_unshare => unshare(int);
+            SYS_setns => setns(int, int);
+            SYS_mount => mount(pointer, pointer, pointer, request, pointer);
         }
     })
 }

@@ -109,6 +109,7 @@ pub(super) fn ask_introduction() -> Result<Option<Admission>, ConnectError> {
     );
     match socket {
         Ok(socket) => ask_over(socket, program_name()).map(Some),
+        Err(rustix::io::Errno::NONET) => Err(ConnectError::OwnNetwork),
         Err(_) => Ok(None),
     }
 }

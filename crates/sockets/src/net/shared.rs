@@ -29,7 +29,9 @@ impl From<ConnectError> for io::Error {
         let kind = match &error {
             ConnectError::NotNamed | ConnectError::Unreachable { .. } => io::ErrorKind::NotFound,
             ConnectError::Refused { .. } => io::ErrorKind::PermissionDenied,
-            ConnectError::Protocol { .. } | ConnectError::Region { .. } => io::ErrorKind::Other,
+            ConnectError::OwnNetwork
+            | ConnectError::Protocol { .. }
+            | ConnectError::Region { .. } => io::ErrorKind::Other,
         };
         Self::new(kind, error)
     }
