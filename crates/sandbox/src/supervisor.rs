@@ -81,11 +81,13 @@ pub fn in_new_pid_namespace<T>(start: impl FnOnce() -> T) -> Result<T, SandboxEr
     let own = File::open("/proc/self/ns/pid").map_err(failed("open its own namespace"))?;
     let raised = CapabilitySets { effective: sets.effective | CapabilitySet::SYS_ADMIN, ..sets };
     set_capabilities(None, raised).map_err(|e| failed("raise CAP_SYS_ADMIN")(e.into()))?;
-    let made = ffi::unshare(UnshareFlags::NEWPID).is_ok();
+    let go_back = || move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::ProcessID));
+    // Root of a user namespace may leave a process namespace that it does not own, and never
+    // return. A process that is in it already finds out by entering it.
+    let made = go_back().is_ok() && ffi::unshare(UnshareFlags::NEWPID).is_ok();
     let started = start();
     if made {
-        move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::ProcessID))
-            .map_err(|e| failed("return to its process namespace")(e.into()))?;
+        go_back().map_err(|e| failed("return to its process namespace")(e.into()))?;
     }
     set_capabilities(None, sets).map_err(|e| failed("lower CAP_SYS_ADMIN")(e.into()))?;
     Ok(started)
