@@ -5,7 +5,7 @@
 //! knows. But it is still behind the filter that `tasuki run` gave it, so its relay vouches for it.
 
 use abi::control::{ClientReply, VERSION};
-use rustix::process::Pid;
+use rustix::process::{Pid, Uid};
 
 use super::Supervisor;
 use super::connections::{ConnectionId, is_own};
@@ -31,12 +31,16 @@ impl Supervisor {
         let refuse = |message: &str| Err(Refusal::Client(message.to_owned()));
         let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
         let user = connection.user;
-        if !user.is_root() && !is_own(user) {
-            return refuse("only a relay of the instance's user introduces programs");
-        }
-        let Some(pid) = process_of(thread) else {
+        let Some((pid, owner)) = process_of(thread) else {
             return refuse("the process that asks has ended");
         };
+        // `instance.group` lets users in for themselves.
+        if !user.is_root() && !is_own(user) && owner != user {
+            return refuse(
+                "a relay of another user than the instance's introduces programs of its own user \
+                 only",
+            );
+        }
         match self.connections.introduce(pid, user) {
             Ok(end) => Ok(self.reply(id, &ClientReply::Introduced, &[&end])?),
             Err(error) => refuse(&format!("cannot make a connection: {error}")),
@@ -44,9 +48,11 @@ impl Supervisor {
     }
 }
 
-/// The process of a thread.
-fn process_of(thread: u32) -> Option<Pid> {
+/// The process of a thread, and its effective user.
+fn process_of(thread: u32) -> Option<(Pid, Uid)> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
-    Pid::from_raw(line.trim().parse().ok()?)
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let pid = Pid::from_raw(field("Tgid:")?.trim().parse().ok()?)?;
+    let user = field("Uid:")?.split_whitespace().nth(1)?.parse().ok()?;
+    Some((pid, Uid::from_raw(user)))
 }
