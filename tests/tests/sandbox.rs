@@ -213,7 +213,8 @@ const FILTERED: &[&str] = &[
     "prlimit64(2,7,0,0)",
 ];
 
-/// Of these, the calls that the relay makes in its own network namespace.
+/// Of these, the calls that the relay makes in its own network namespace, and the connector in its
+/// caller's.
 const RELAYED: &[&str] = &["socket(2,1,0)", "connect(0,0,0)"];
 
 /// Calls that the filter alone refuses the relay: it may have raw sockets in its own network
@@ -243,13 +244,23 @@ fn who_owns_a_server_can_do_nothing_else() {
         return;
     }
     // The other roles' lists are made of these, so there is less to try.
-    let whole =
-        ["inet", "nic:tap", "nic:packet", "nic:xdp", "nic:wire", "fused:pcap", "relay", "target"];
+    let whole = [
+        "inet",
+        "nic:tap",
+        "nic:packet",
+        "nic:xdp",
+        "nic:wire",
+        "fused:pcap",
+        "relay",
+        "connector",
+        "target",
+    ];
     for role in Role::all() {
         let said = probe(role, true, ALLOWED).success();
         assert_eq!(said.stdout.lines().count(), 1 + ALLOWED.len(), "{role}: {said}");
         let take = if whole.contains(&&role.to_string()[..]) { usize::MAX } else { 1 };
-        let of_its_network = |one: &&&str| role == Role::Relay && RELAYED.contains(one);
+        let relayed = matches!(role, Role::Relay | Role::Connector);
+        let of_its_network = |one: &&&str| relayed && RELAYED.contains(one);
         let tries = FILTERED.iter().chain(REFUSED).filter(|one| !of_its_network(one));
         for one in tries.take(take) {
             let said = probe(role, true, &[one]);

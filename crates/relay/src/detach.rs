@@ -40,15 +40,16 @@ pub fn detach(line: &OwnedFd, serve: impl FnOnce() -> u8) -> io::Result<()> {
     }
 }
 
-/// Runs `serve` in a child, in the same way.
+/// Runs `serve` in a child, in the same way. The caller collects it.
 ///
 /// # Errors
 /// The system's: no process is left.
-pub(crate) fn child(line: &OwnedFd, serve: impl FnOnce() -> u8) -> io::Result<()> {
+pub(crate) fn child(line: &OwnedFd, serve: impl FnOnce() -> u8) -> io::Result<Pid> {
     // SAFETY: no pointers. The caller has one thread, so no lock is held in the copy.
-    match check(unsafe { libc::fork() })? {
-        0 => run(line, serve),
-        _ => Ok(()),
+    let child = check(unsafe { libc::fork() })?;
+    match Pid::from_raw(child) {
+        None => run(line, serve),
+        Some(child) => Ok(child),
     }
 }
 

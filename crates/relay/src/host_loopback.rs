@@ -4,7 +4,8 @@
 //! relay is in a network namespace of its own, so it asks the *connector*: a process in the
 //! namespace that `tasuki run` was started in. The connector gets the kind of a socket, a family
 //! and a port, begins a connection to that port of the loopback address, and passes it on. It reads
-//! nothing else and connects nowhere else. It ends with the relay.
+//! nothing else and connects nowhere else. It is in a sandbox of its own before the program starts,
+//! and ends with the relay, which collects it.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -17,6 +18,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg,
 };
+use rustix::process::{Pid, WaitOptions, waitpid};
 use tokio::net::{TcpStream, UdpSocket};
 
 use crate::detach;
@@ -49,18 +51,29 @@ impl HostServer {
 }
 
 impl HostLoopback {
-    /// Starts the connector in this process's network namespace. `addresses` stand for
-    /// the host; without any there is none.
+    /// Starts the connector in this process's network namespace, and waits until `restrict` has
+    /// taken it into its sandbox. `addresses` stand for the host; without any there is none.
     ///
     /// # Errors
-    /// The system's.
-    pub(crate) fn start(addresses: Vec<IpAddr>) -> io::Result<Option<Self>> {
+    /// The system's; or the connector has ended, after a sentence of its own.
+    pub(crate) fn start(
+        addresses: Vec<IpAddr>,
+        restrict: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<Option<(Self, RunningConnector)>> {
         if addresses.is_empty() {
             return Ok(None);
         }
         let (connector, line) = UnixStream::pair()?;
-        detach::child(&line.into(), || serve(rustix::stdio::stdin()))?;
-        Ok(Some(Self { addresses, connector: connector.into() }))
+        let line = line.into();
+        let pid = detach::child(&line, || serve(rustix::stdio::stdin(), restrict))?;
+        drop(line);
+        let connector = OwnedFd::from(connector);
+        let running = RunningConnector { pid, line: connector.try_clone()? };
+        let mut ready = [0];
+        match rustix::io::retry_on_intr(|| rustix::io::read(&connector, &mut ready)) {
+            Ok(1) => Ok(Some((Self { addresses, connector }, running))),
+            _ => Err(io::Error::other("the connector of --host-loopback has ended")),
+        }
     }
 
     /// Does a connection or datagram to this address go to the host?
@@ -112,10 +125,30 @@ impl HostLoopback {
     }
 }
 
+/// The connector's process. It has ended and is collected when this is dropped.
+pub(crate) struct RunningConnector {
+    pid: Pid,
+    line: OwnedFd,
+}
+
+impl Drop for RunningConnector {
+    fn drop(&mut self) {
+        // It ends when it has read the end of this.
+        let _ = rustix::net::shutdown(&self.line, rustix::net::Shutdown::Both);
+        let _ = rustix::io::retry_on_intr(|| waitpid(Some(self.pid), WaitOptions::empty()));
+    }
+}
+
 /// Is the connector until the relay has ended.
-fn serve(relay: BorrowedFd<'_>) -> u8 {
+fn serve(relay: BorrowedFd<'_>, restrict: impl FnOnce() -> io::Result<()>) -> u8 {
     let _ = rustix::thread::set_name(c"tasuki-host");
-    let _ = rustix::thread::set_no_new_privs(true);
+    if let Err(error) = restrict() {
+        tracing::error!(%error, "the connector of --host-loopback cannot enter its sandbox");
+        return 1;
+    }
+    if rustix::io::write(relay, &[0]).is_err() {
+        return 1;
+    }
     let mut server = [0; 4];
     loop {
         match rustix::io::retry_on_intr(|| rustix::io::read(relay, &mut server)) {

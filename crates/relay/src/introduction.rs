@@ -16,18 +16,32 @@ use crate::notification::NotificationSocket;
 /// The relay's own connection to the supervisor.
 pub(crate) struct Introductions(Channel);
 
-impl Introductions {
-    /// Begins at the instance with this socket. `None`: it is in mode `library`, and has no relay.
+/// A connection that the supervisor has not answered yet. It may be unable to, while it starts the
+/// program.
+pub(crate) struct Unanswered(Introductions);
+
+impl Unanswered {
+    /// Connects to the instance with this socket.
     ///
     /// # Errors
-    /// One sentence: there is no instance, or it is of another installation.
-    pub(crate) fn begin(instance: &Path) -> io::Result<Option<Self>> {
+    /// The system's: there is no instance.
+    pub(crate) fn connect(instance: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(instance)?;
-        let mut all = Self(Channel::from_fd(stream.into()));
+        Ok(Self(Introductions(Channel::from_fd(stream.into()))))
+    }
+
+    /// Begins at the instance. `None`: it is in mode `library`, and has no relay.
+    ///
+    /// # Errors
+    /// One sentence: it has ended, or is of another installation.
+    pub(crate) fn begin(self) -> io::Result<Option<Introductions>> {
+        let Self(mut all) = self;
         let (reply, _) = all.ask(&ClientRequest::Relay { version: VERSION })?;
         Ok((reply != ClientReply::Host).then_some(all))
     }
+}
 
+impl Introductions {
     /// A connection for the process of `thread`.
     ///
     /// # Errors

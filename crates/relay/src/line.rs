@@ -1,7 +1,10 @@
 //! The line by which a program's filter reaches its relay.
 //!
 //! The program's process installs the filter itself, between fork and exec. It sends the filter's
-//! end over a socket pair to the relay, which `tasuki run` has started before.
+//! end over a socket pair to the relay, which `tasuki run` has started before. It becomes the
+//! program when the relay answers: no process of the program's user can look into the relay then.
+//!
+//! A program never starts without a filter. What it lacks, it lacks in network.
 
 #![allow(unsafe_code)]
 
@@ -9,15 +12,17 @@ use std::ffi::OsStr;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use crate::filter;
 use crate::resolver::ResolverFile;
@@ -36,18 +41,31 @@ pub struct ProgramEnds {
     pub resolver: Option<OwnedFd>,
 }
 
+/// How a program gets its filter and reaches its relay.
+#[derive(Debug)]
+pub struct Attachment {
+    /// The program's end of the line.
+    pub line: OwnedFd,
+    /// The socket of the program's instance.
+    pub instance: PathBuf,
+    /// The program sees it as /etc/resolv.conf, where the system lets it.
+    pub resolver: Option<ResolverFile>,
+    /// It is to be the relay that makes the program's sockets, and not only what is left to it.
+    pub required: bool,
+    /// The exit code of a process that does not become the program.
+    pub not_started: u8,
+}
+
 /// Gives the process of `command` the filter, right before it becomes the program, and sends the
-/// filter's end over `line`, with the path of its `instance`. Where the system refuses, `required`
-/// says whether the program starts all the same; a sentence on standard error says what that means.
-/// The program sees `resolver` as /etc/resolv.conf, where the system lets it.
-pub fn attach(
-    command: &mut Command,
-    line: OwnedFd,
-    instance: &Path,
-    required: bool,
-    resolver: Option<ResolverFile>,
-) {
-    let instance = instance.as_os_str().as_bytes().to_vec();
+/// filter's end over the line. The program starts when its relay says that no process of the same
+/// user can look into it any more.
+///
+/// Where the system refuses this filter, the program gets one that refuses all calls but the
+/// library's. Where it refuses that as well, or the relay has ended, there is no program: a
+/// sentence on standard error says why.
+pub fn attach(command: &mut Command, with: Attachment) {
+    let Attachment { line, instance, resolver, required, not_started } = with;
+    let instance = instance.into_os_string().into_vec();
     let begin = move || {
         let shown = resolver.as_ref().and_then(|file| match file.show() {
             Ok(shown) => Some(shown),
@@ -57,30 +75,61 @@ pub fn attach(
             }
         });
         match filter::install() {
-            Ok(end) => send(&line, &instance, end.as_fd(), shown.as_ref().map(AsFd::as_fd))
-                .inspect_err(|_| say(GONE, "\n")),
-            Err(error) if required => Err(error),
-            Err(error) => {
-                report(&error);
-                Ok(())
+            Ok(end) => {
+                let sent = send(&line, &instance, end.as_fd(), shown.as_ref().map(AsFd::as_fd));
+                drop(end);
+                if sent.is_err() || !is_released(&line) {
+                    say(GONE, "\n");
+                    end_process(not_started);
+                }
             }
+            Err(error) if required => {
+                say(why(&error), NO_PROGRAM);
+                end_process(not_started);
+            }
+            Err(error) => refuse_others(&error, not_started),
         }
+        Ok(())
     };
     // SAFETY: between fork and exec it makes system calls only: it neither allocates nor locks.
     unsafe { command.pre_exec(begin) };
 }
 
 /// Gives the process of `command` a filter that refuses what the library does not make: without an
-/// end, since there is no relay. Where the system refuses the filter, a sentence says so.
-pub fn refuse(command: &mut Command) {
-    let begin = || {
+/// end, since there is no relay. Where the system refuses the filter, there is no program, as with
+/// [`attach`].
+pub fn refuse(command: &mut Command, not_started: u8) {
+    let begin = move || {
         if let Err(error) = filter::install_refusing() {
-            report(&error);
+            say(why(&error), NO_PROGRAM);
+            end_process(not_started);
         }
         Ok(())
     };
     // SAFETY: between fork and exec it makes system calls only: it neither allocates nor locks.
     unsafe { command.pre_exec(begin) };
+}
+
+/// Has the program end with this process, whatever ends it. A program that changes its user, or
+/// executes one that gains rights, takes this back (prctl(2), PR_SET_PDEATHSIG).
+pub fn end_with_caller(command: &mut Command) {
+    let caller = rustix::process::getpid();
+    let begin = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The caller may have ended just before.
+        if getppid() == Some(caller) { Ok(()) } else { Err(Errno::SRCH.into()) }
+    };
+    // SAFETY: as above.
+    unsafe { command.pre_exec(begin) };
+}
+
+/// A filter without a relay, because of `error`.
+fn refuse_others(error: &io::Error, not_started: u8) {
+    if filter::install_refusing().is_err() {
+        say(why(error), NO_PROGRAM);
+        end_process(not_started);
+    }
+    say(why(error), NO_OTHERS);
 }
 
 /// Its own message, on the same standard error, says why.
@@ -89,18 +138,27 @@ const GONE: &str = "tasuki: the relay has ended, so the program does not start";
 /// Before the sentence says what that means.
 const NOT_SHOWN: &str = "tasuki: the system lets this user put no file over /etc/resolv.conf";
 
-/// Two sentences; the errors that have words of their own are the usual ones.
-fn report(error: &io::Error) {
-    let why = match error.raw_os_error() {
+/// After [`why`].
+const NO_PROGRAM: &str = ", so the program does not start: it could use the host's network (with \
+                          --intercept preload it may)\n";
+const NO_OTHERS: &str =
+    ": calls that the preloaded library does not make have no network (ENETDOWN)\n";
+
+/// The begin of a sentence; the errors that have words of their own are the usual ones.
+fn why(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
         Some(libc::EBUSY) => {
             "tasuki: this process has a filter of system calls with a relay already"
         }
         Some(libc::EINVAL) => "tasuki: the kernel has no filter with a relay (Linux 5.19 has)",
-        _ => "tasuki: the system refuses a filter of system calls",
-    };
-    let so =
-        ": programs that make system calls without libc use that one's network, or the host's\n";
-    say(why, so);
+        _ => "tasuki: the system refuses this process a filter of system calls (seccomp)",
+    }
+}
+
+/// Ends a process that was to become the program.
+fn end_process(code: u8) -> ! {
+    // SAFETY: it does not return.
+    unsafe { libc::_exit(code.into()) }
 }
 
 /// With one system call, and no buffer.
@@ -123,6 +181,20 @@ fn send(
     let fds = if resolver.is_some() { &both[..] } else { &both[..1] };
     ancillary.push(SendAncillaryMessage::ScmRights(fds));
     sendmsg(line, &[IoSlice::new(instance)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Waits until the relay says that it is out of the program's reach. False: it has ended.
+fn is_released(line: &OwnedFd) -> bool {
+    matches!(rustix::io::retry_on_intr(|| rustix::io::read(line, &mut [0])), Ok(1))
+}
+
+/// Lets the program start, which waits for it.
+///
+/// # Errors
+/// EPIPE: its process has ended.
+pub(crate) fn release(line: &OwnedFd) -> io::Result<()> {
+    rustix::net::send(line, &[0], SendFlags::NOSIGNAL)?;
     Ok(())
 }
 

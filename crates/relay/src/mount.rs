@@ -20,6 +20,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
 use rustix::thread::UnshareFlags;
 
 /// Directories for a file that has a name for a moment.
@@ -155,14 +156,24 @@ fn leave() -> io::Result<bool> {
         Err(Errno::PERM) => {}
         Err(errno) => return Err(errno.into()),
     }
+    // `tasuki run` forbids its inspection, and so its own files in /proc are root's.
+    let inspected = dumpable_behavior()?;
+    set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+    let done = leave_with_user();
+    if inspected != DumpableBehavior::Dumpable {
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    }
+    done.map(|()| true)
+}
+
+fn leave_with_user() -> io::Result<()> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    // SAFETY: as above.
+    // SAFETY: the flags concern no memory or descriptor table.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }?;
     // The kernel wants it for the group's map.
     write_once(c"/proc/self/setgroups", b"deny")?;
     map(c"/proc/self/uid_map", user)?;
-    map(c"/proc/self/gid_map", group)?;
-    Ok(true)
+    map(c"/proc/self/gid_map", group)
 }
 
 /// This number, and no other, is the same inside and outside.

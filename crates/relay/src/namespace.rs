@@ -17,6 +17,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -24,6 +25,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use abi::network::{AddressStatus, NetworkStatus};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::thread::UnshareFlags;
 
 use crate::mirror::{self, Mirror};
@@ -55,27 +57,70 @@ pub(crate) struct Namespace {
     hosts: Vec<IpAddr>,
 }
 
+/// Why there is no namespace for a relay.
+#[derive(Debug)]
+pub(crate) enum EnterError {
+    NoNamespace(Errno),
+    NoDevice(io::Error),
+    NotFurnished(io::Error),
+}
+
+impl fmt::Display for EnterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoNamespace(Errno::NOSPC) => f.write_str(
+                "a relay needs a network namespace, and the sysctl user.max_net_namespaces allows \
+                 this user none",
+            ),
+            Self::NoNamespace(errno) => write!(
+                f,
+                "a relay needs a network namespace, and the system refuses this user one: {errno}"
+            ),
+            Self::NoDevice(error) => match error.kind() {
+                io::ErrorKind::NotFound => f.write_str(
+                    "a relay needs /dev/net/tun, and there is none (of a container: --device \
+                     /dev/net/tun)",
+                ),
+                io::ErrorKind::PermissionDenied => {
+                    f.write_str("a relay needs /dev/net/tun, and this user may not open it")
+                }
+                _ => write!(f, "a relay needs a TUN device, and the system makes none: {error}"),
+            },
+            Self::NotFurnished(error) => {
+                write!(f, "a relay's network namespace cannot be configured: {error}")
+            }
+        }
+    }
+}
+
 impl Namespace {
     /// Moves this process into a new namespace. Returns it, and the relay's end of its TUN device.
     /// Sockets reach `hosts` also where the instance has no address of that family.
     ///
     /// # Errors
-    /// The system's: EPERM without CAP_SYS_ADMIN and CAP_NET_ADMIN, ENOENT without /dev/net/tun.
-    pub(crate) fn enter(hosts: Vec<IpAddr>) -> io::Result<(Self, OwnedFd)> {
+    /// What the system refuses.
+    pub(crate) fn enter(hosts: Vec<IpAddr>) -> Result<(Self, OwnedFd), EnterError> {
         // SAFETY: the flag concerns no memory, descriptor table or working directory.
-        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
-        let tun = open_device()?;
-        configure_kernel()?;
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
+            .map_err(EnterError::NoNamespace)?;
+        let tun = open_device().map_err(EnterError::NoDevice)?;
+        let made = Self::furnish(hosts).map_err(EnterError::NotFurnished)?;
+        Ok((made, tun))
+    }
+
+    /// Gives the new namespace its settings, routes and rules.
+    fn furnish(hosts: Vec<IpAddr>) -> io::Result<Self> {
         let routes = RouteSocket::new()?;
         // By a call, as /sys may be another namespace's.
         let device = device_index()?;
+        configure_kernel(&routes, device)?;
         routes.set_up(LOOPBACK, None)?;
         routes.set_up(device, Some(MTU))?;
         let (mirror, addresses, assigned) = (Mirror::new(), vec![], vec![]);
         let namespace = Self { routes, device, mirror, addresses, assigned, hosts };
         namespace.add_rules()?;
         namespace.lead_to_hosts()?;
-        Ok((namespace, tun))
+        Ok(namespace)
     }
 
     fn add_rules(&self) -> io::Result<()> {
@@ -214,38 +259,55 @@ fn is_usable(one: &AddressStatus) -> bool {
 
 /// Packets come back from the device with addresses of this namespace, so the usual checks of
 /// addresses do not fit.
-fn configure_kernel() -> io::Result<()> {
-    for (key, value) in [
-        ("all/rp_filter", "0"),
-        ("default/rp_filter", "0"),
-        ("tun0/rp_filter", "0"),
-        ("tun0/accept_local", "1"),
-        ("tun0/route_localnet", "1"),
-    ] {
-        fs::write(format!("/proc/sys/net/ipv4/conf/{key}"), value)?;
-    }
+///
+/// In most containers /proc/sys is read-only. So the device is configured by rtnetlink, and a file
+/// is written only if it has another value. What this leaves undone costs something at most.
+fn configure_kernel(routes: &RouteSocket, device: u32) -> io::Result<()> {
+    routes.accept_own_addresses(device)?;
+    // The larger one of a device's value and this counts. A new namespace has the host's.
+    set("ipv4/conf/all/rp_filter", "0").map_err(|error| {
+        let found = fs::read_to_string("/proc/sys/net/ipv4/conf/all/rp_filter");
+        let found = found.unwrap_or_default();
+        io::Error::other(format!("net.ipv4.conf.all.rp_filter is {}: {error}", found.trim()))
+    })?;
     // The shown interfaces have no addresses of their own, and ask nobody. Without IPv6 there is
     // nothing to say.
-    for (key, value) in [("addr_gen_mode", "1"), ("router_solicitations", "0")] {
-        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/default/{key}"), value);
-    }
-    // Sockets of IPPROTO_ICMP are made by this process. A user namespace may have one group only.
-    let ping = "/proc/sys/net/ipv4/ping_group_range";
-    let group = rustix::process::getegid().as_raw();
-    fs::write(ping, "0 2147483647").or_else(|_| fs::write(ping, format!("{group} {group}")))?;
-    // A program binds ports below 1024 here only; the instance has its own rule.
-    // As within a host: programs of this relay get every ICMP error about each other's ports. A
-    // kernel without these keys limits them.
     for (key, value) in [
+        ("ipv4/conf/default/rp_filter", "0"),
+        ("ipv6/conf/default/addr_gen_mode", "1"),
+        ("ipv6/conf/default/router_solicitations", "0"),
+        // A program binds ports below 1024 here only; the instance has its own rule. Most programs
+        // may anyway, as this namespace belongs to their user.
+        ("ipv4/ip_unprivileged_port_start", "0"),
+        // As within a host: programs of this relay get every ICMP error about each other's ports. A
+        // kernel without these keys limits them.
         ("ipv4/icmp_ratelimit", "0"),
         ("ipv4/icmp_ratemask", "0"),
         ("ipv6/icmp/ratelimit", "0"),
         ("ipv4/icmp_msgs_per_sec", "1000000"),
         ("ipv4/icmp_msgs_burst", "1000000"),
     ] {
-        let _ = fs::write(format!("/proc/sys/net/{key}"), value);
+        if let Err(error) = set(key, value) {
+            tracing::debug!(%error, key, "a relay's network namespace keeps its value");
+        }
     }
-    fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
+    // Sockets of IPPROTO_ICMP are made by this process. A user namespace may have one group only.
+    let ping = "ipv4/ping_group_range";
+    let group = rustix::process::getegid().as_raw();
+    let all = set(ping, "0\t2147483647").or_else(|_| set(ping, &format!("{group}\t{group}")));
+    if let Err(error) = all {
+        tracing::debug!(%error, "programs behind the relay have no sockets for echo requests");
+    }
+    Ok(())
+}
+
+/// Gives a key of this network namespace its value, if it has another one.
+fn set(key: &str, value: &str) -> io::Result<()> {
+    let path = format!("/proc/sys/net/{key}");
+    match fs::read_to_string(&path) {
+        Ok(found) if found.trim() == value => Ok(()),
+        _ => fs::write(path, value),
+    }
 }
 
 /// A TUN device with checksum and segmentation offload, in this namespace.

@@ -4,11 +4,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload,
+    DefaultNla, NLA_F_NESTED, NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::link::{AfSpecInet, AfSpecUnspec, LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
@@ -67,6 +67,29 @@ impl RouteSocket {
         message.header.flags = LinkFlags::Up;
         message.header.change_mask = LinkFlags::Up;
         message.attributes.extend(mtu.map(LinkAttribute::Mtu));
+        self.ask(RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    /// An interface takes packets with any source, also with addresses of this namespace and of its
+    /// loopback: as the keys `rp_filter`, `accept_local` and `route_localnet` of /proc/sys say.
+    pub(crate) fn accept_own_addresses(&self, interface: u32) -> io::Result<()> {
+        // linux/ip.h, linux/if_link.h
+        const RP_FILTER: u16 = 8;
+        const ACCEPT_LOCAL: u16 = 23;
+        const ROUTE_LOCALNET: u16 = 26;
+        const IFLA_INET_CONF: u16 = 1;
+        let mut values = Vec::new();
+        for (key, value) in [(RP_FILTER, 0_u32), (ACCEPT_LOCAL, 1), (ROUTE_LOCALNET, 1)] {
+            values.extend(8_u16.to_ne_bytes());
+            values.extend(key.to_ne_bytes());
+            values.extend(value.to_ne_bytes());
+        }
+        let values = DefaultNla::new(IFLA_INET_CONF | NLA_F_NESTED, values);
+        let mut message = LinkMessage::default();
+        message.header.index = interface;
+        message.attributes.push(LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet(vec![
+            AfSpecInet::Other(values),
+        ])]));
         self.ask(RouteNetlinkMessage::SetLink(message), 0)
     }
 

@@ -96,6 +96,35 @@ const OF_RELAY: &[&str] = &[
     "futex_waitv",
     // Is a caller in the network namespace in which programs begin? The directory is open already.
     "statx",
+    // The connector's end.
+    "wait4",
+];
+
+/// Of the connector beside these: connections in its caller's network namespace.
+const OF_CONNECTOR: &[&str] = &["connect"];
+
+/// Calls by which a process takes another one over, becomes another program, or has the kernel run
+/// code: no process of ours makes them once it has begun.
+const REACHING_OUT: &[&str] = &[
+    "execve",
+    "execveat",
+    "ptrace",
+    "process_vm_readv",
+    "process_vm_writev",
+    "process_madvise",
+    "pidfd_getfd",
+    "kcmp",
+    "userfaultfd",
+    "perf_event_open",
+    "bpf",
+    "io_uring_setup",
+    "keyctl",
+    "add_key",
+    "request_key",
+    "init_module",
+    "finit_module",
+    "kexec_load",
+    "kexec_file_load",
 ];
 
 /// Of a target beside these: what it does with files that are open. Its io_uring takes no other
@@ -251,6 +280,27 @@ fn conditional_of_relay() -> Vec<(&'static str, Rows)> {
     ]
 }
 
+/// Calls with conditions, of the connector beside these.
+fn conditional_of_connector() -> Vec<(&'static str, Rows)> {
+    vec![("socket", any_of(0, &[libc::AF_INET, libc::AF_INET6].map(i64::from)))]
+}
+
+/// Refuses the calls by which a process reaches another one (EPERM), for good. For a process of
+/// ours that still needs too much for the filter of its role. It has `no_new_privs`.
+///
+/// # Errors
+/// One sentence: this processor has none, or the kernel.
+pub fn forbid_reaching_out() -> Result<(), String> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
+    let numbers = REACHING_OUT.iter().filter_map(|name| Sysno::from_str(name).ok());
+    let rules = numbers.map(|call| (i64::from(call.id()), Vec::new())).collect();
+    let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch);
+    let program = filter.and_then(BpfProgram::try_from).map_err(|error| error.to_string())?;
+    let program: Vec<_> = program.iter().map(instruction).collect();
+    ffi::filter_system_calls(&program).map_err(|error| error.to_string())
+}
+
 /// Installs the filter of a role in all threads.
 ///
 /// # Errors
@@ -297,11 +347,11 @@ fn allow(call: Sysno) -> [sock_filter; 2] {
 fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
     let mut rules = BTreeMap::new();
     let device = role.device();
-    let relay = role == Role::Relay;
     let own = match role {
         Role::Inet => &[],
         Role::Driver(kind) | Role::Fused(kind) => of_device(kind),
         Role::Relay => OF_RELAY,
+        Role::Connector => OF_CONNECTOR,
         Role::Target => OF_TARGET,
     };
     let names = HOT.iter().chain(EVERY).chain(own);
@@ -312,8 +362,12 @@ fn rules(role: Role) -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
         }
     }
     let of_device = device.map_or_else(Vec::new, conditional_of_device);
-    let of_relay = if relay { conditional_of_relay() } else { Vec::new() };
-    for (name, rows) in conditional().into_iter().chain(of_device).chain(of_relay) {
+    let of_role = match role {
+        Role::Relay => conditional_of_relay(),
+        Role::Connector => conditional_of_connector(),
+        _ => Vec::new(),
+    };
+    for (name, rows) in conditional().into_iter().chain(of_device).chain(of_role) {
         let Ok(call) = Sysno::from_str(name) else { continue };
         let number = i64::from(call.id());
         if rules.get(&number).is_some_and(Vec::is_empty) {
@@ -366,7 +420,9 @@ mod tests {
             .iter()
             .chain(EVERY)
             .chain(OF_RELAY)
+            .chain(OF_CONNECTOR)
             .chain(OF_TARGET)
+            .chain(REACHING_OUT)
             .copied()
             .chain(conditional().into_iter().map(|(name, _)| name));
         for name in names {
@@ -400,7 +456,8 @@ mod tests {
                 assert!(!allows(role, name), "{role} may {name}");
             }
             for name in ["socket", "connect"] {
-                assert_eq!(allows(role, name), role == Role::Relay, "{role}: {name}");
+                let connects = matches!(role, Role::Relay | Role::Connector);
+                assert_eq!(allows(role, name), connects, "{role}: {name}");
             }
         }
     }

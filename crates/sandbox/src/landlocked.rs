@@ -30,8 +30,8 @@ pub(crate) fn restrict(role: Role) -> Result<String, String> {
 
 fn refuse_all(role: Role) -> Result<RestrictionStatus, RulesetError> {
     let mut rules = Ruleset::default().handle_access(AccessFs::from_all(NEWEST))?;
-    if role != Role::Relay {
-        // The relay's ports are those of its own network namespace.
+    if !matches!(role, Role::Relay | Role::Connector) {
+        // The relay's ports are those of its own network namespace. The connector's are its work.
         rules = rules.handle_access(AccessNet::from_all(NEWEST))?;
     }
     rules.scope(Scope::from_all(NEWEST))?.create()?.restrict_self()

@@ -22,7 +22,8 @@
 //! ```text layers
 //! enter probe: all of it in its order; tries of what is left
 //! supervisor user_lease measure: the supervisor's part; what a process may do, out of /proc
-//! namespaces privilege filter landlocked: the layers
+//! namespaces: a layer that needs the user's own files in /proc
+//! privilege filter landlocked: the other layers
 //! trap: the sentence about a refused system call
 //! role demand error: what is asked for, and what goes wrong
 //! ffi: the system calls that no safe library has
@@ -47,8 +48,10 @@ pub use demand::Demand;
 pub use enter::{Plan, Restriction, enter};
 pub use error::SandboxError;
 pub use ffi::close_inherited;
+pub use filter::forbid_reaching_out;
 pub use measure::{Measurement, capability_names, measure};
 pub use namespaces::begin_user;
+pub use privilege::forbid_inspection;
 pub use role::{DeviceKind, Role};
 pub use trap::EXIT_CODE;
 pub use user_lease::UserLease;

@@ -11,11 +11,13 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, mount_move,
     mount_remount, unmount,
 };
-use rustix::process::{DumpableBehavior, chdir, chroot, pivot_root, set_dumpable_behavior};
+use rustix::process::{
+    DumpableBehavior, chdir, chroot, dumpable_behavior, pivot_root, set_dumpable_behavior,
+};
 use rustix::thread::UnshareFlags;
 
-use crate::ffi;
 use crate::role::Role;
+use crate::{ffi, privilege};
 
 /// What a process can have of its own, and the name of it.
 const KINDS: [(UnshareFlags, &str); 5] = [
@@ -30,8 +32,8 @@ const KINDS: [(UnshareFlags, &str); 5] = [
 pub(crate) fn leave(role: Role) -> Vec<String> {
     let mut missing = Vec::new();
     for (flag, name) in KINDS {
-        if role == Role::Relay && flag == UnshareFlags::NEWNET {
-            // It is in its own already.
+        if matches!(role, Role::Relay | Role::Connector) && flag == UnshareFlags::NEWNET {
+            // The relay is in its own already; the connector is to stay in its caller's.
             continue;
         }
         let done = match ffi::unshare(flag) {
@@ -46,14 +48,23 @@ pub(crate) fn leave(role: Role) -> Vec<String> {
 }
 
 /// Begins a user namespace of this process alone, in which it has the same user, and all rights for
-/// [`leave`].
+/// [`leave`]. A process that forbids its inspection forbids it again when it returns.
 ///
 /// # Errors
 /// The system's, where users may not make one.
 pub fn begin_user() -> std::io::Result<()> {
-    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
-    // After a change of the user its own files in /proc are root's.
+    let inspected = dumpable_behavior()? == DumpableBehavior::Dumpable;
+    // Without this, or after a change of the user, its own files in /proc are root's.
     set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+    let done = begin_user_inspected();
+    if !inspected {
+        privilege::forbid_inspection()?;
+    }
+    done
+}
+
+fn begin_user_inspected() -> std::io::Result<()> {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     ffi::unshare(UnshareFlags::NEWUSER)?;
     // Without this a user may not say which group is which.
     fs::write("/proc/self/setgroups", "deny")?;

@@ -46,16 +46,21 @@ pub(crate) fn bound(keep: CapabilitySet) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Drops every capability of this process but these.
+/// Drops every capability of this process but these, of which it may lack some.
 pub(crate) fn drop_but(keep: CapabilitySet) -> Result<(), Errno> {
+    let keep = keep & thread::capabilities(None)?.permitted;
     // Linux before 4.3 has no such set.
     let _ = clear_ambient_capability_set();
     let inheritable = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: keep, permitted: keep, inheritable })
 }
 
-/// No process of the same user may look into this one, and it leaves no core.
-pub(crate) fn forbid_inspection() -> Result<(), Errno> {
+/// No process of the same user may look into this one, and it leaves no core. A copy (fork) has the
+/// same; executing a program ends it.
+///
+/// # Errors
+/// The system's.
+pub fn forbid_inspection() -> Result<(), Errno> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
 }
 

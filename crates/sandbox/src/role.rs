@@ -43,6 +43,8 @@ pub enum Role {
     Fused(DeviceKind),
     /// The relay of programs without the library. It brings its network namespace along.
     Relay,
+    /// The relay's helper of `--host-loopback`. It connects to ports of the host's loopback.
+    Connector,
     /// A target of iSCSI. It has its files open, and an io_uring for them.
     Target,
 }
@@ -51,7 +53,7 @@ impl Role {
     /// Every role.
     pub fn all() -> impl Iterator<Item = Self> {
         let of_kind = |(kind, _)| [Self::Driver(kind), Self::Fused(kind)];
-        [Self::Inet, Self::Relay, Self::Target]
+        [Self::Inet, Self::Relay, Self::Connector, Self::Target]
             .into_iter()
             .chain(KINDS.into_iter().flat_map(of_kind))
     }
@@ -61,7 +63,9 @@ impl Role {
         match self {
             // For the addresses of its network namespace, and of its sockets there; for raw ones.
             Self::Relay => CapabilitySet::NET_ADMIN.union(CapabilitySet::NET_RAW),
-            Self::Inet | Self::Driver(_) | Self::Fused(_) | Self::Target => CapabilitySet::empty(),
+            Self::Inet | Self::Driver(_) | Self::Fused(_) | Self::Connector | Self::Target => {
+                CapabilitySet::empty()
+            }
         }
     }
 
@@ -69,7 +73,7 @@ impl Role {
     #[must_use]
     pub fn device(self) -> Option<DeviceKind> {
         match self {
-            Self::Inet | Self::Relay | Self::Target => None,
+            Self::Inet | Self::Relay | Self::Connector | Self::Target => None,
             Self::Driver(kind) | Self::Fused(kind) => Some(kind),
         }
     }
@@ -97,13 +101,14 @@ impl FromStr for Role {
         match text.split_once(':') {
             None if text == "inet" => Ok(Self::Inet),
             None if text == "relay" => Ok(Self::Relay),
+            None if text == "connector" => Ok(Self::Connector),
             None if text == "target" => Ok(Self::Target),
             Some(("nic", kind)) => kind.parse().map(Self::Driver),
             Some(("fused", kind)) => kind.parse().map(Self::Fused),
-            _ => {
-                Err("a role is inet, relay, target, nic:KIND or fused:KIND, as in nic:tap"
-                    .to_owned())
-            }
+            _ => Err(
+                "a role is inet, relay, connector, target, nic:KIND or fused:KIND, as in nic:tap"
+                    .to_owned(),
+            ),
         }
     }
 }
@@ -113,6 +118,7 @@ impl fmt::Display for Role {
         match self {
             Self::Inet => f.write_str("inet"),
             Self::Relay => f.write_str("relay"),
+            Self::Connector => f.write_str("connector"),
             Self::Target => f.write_str("target"),
             Self::Driver(kind) => write!(f, "nic:{kind}"),
             Self::Fused(kind) => write!(f, "fused:{kind}"),
@@ -129,7 +135,7 @@ mod tests {
         for role in Role::all() {
             assert_eq!(role.to_string().parse(), Ok(role));
         }
-        assert_eq!(Role::all().count(), 15);
+        assert_eq!(Role::all().count(), 16);
         for wrong in ["", "nic", "nic:", "nic:tub", "inet:tap"] {
             assert!(wrong.parse::<Role>().is_err(), "{wrong}");
         }

@@ -1,6 +1,6 @@
 //! How a command ends when it fails: one sentence and one exit code.
 //!
-//! The codes from 115 up are chosen beside those of `env`, `timeout` and the shells (125 to 127),
+//! The codes from 114 up are chosen beside those of `env`, `timeout` and the shells (125 to 127),
 //! so a script can tell "Tasuki failed" from "the program failed".
 
 use std::fmt;
@@ -16,6 +16,8 @@ pub enum Code {
     Output = 1,
     /// The command line is wrong.
     Usage = 2,
+    /// The program would be without a filter of system calls, or without its relay.
+    Unfiltered = 114,
     /// `tasuki lab` was interrupted, and can go on.
     Interrupted = 115,
     /// A passphrase opens nothing, or there is none.
@@ -47,6 +49,7 @@ pub const HELP: &str = "\
 Exit codes:
     1  an output file or pipe failed; of `tasuki lab diff`: there is a regression
     2  wrong usage
+  114  the program did not start: nothing would keep it from the host's network
   115  a measurement was interrupted; `tasuki lab --continue` goes on
   116  wrong or no passphrase of an encrypted disk
   117  no LUKS header that can be used
@@ -98,9 +101,10 @@ impl Failure {
 mod tests {
     use super::*;
 
-    const ALL: [Code; 14] = [
+    const ALL: [Code; 15] = [
         Code::Output,
         Code::Usage,
+        Code::Unfiltered,
         Code::Interrupted,
         Code::Passphrase,
         Code::Header,

@@ -21,6 +21,9 @@ pub(crate) struct RelayArgs {
     /// The addresses by which programs reach the host's own loopback
     #[arg(long)]
     pub(crate) host_loopback: Vec<IpAddr>,
+    /// Be collected by the process that has started it
+    #[arg(long)]
+    pub(crate) child: bool,
 }
 
 /// Be a server of an instance; only the supervisor starts these.

@@ -11,16 +11,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use abi::network::ResolverStatus;
+use relay::ChildRelay;
 use relay::trace::STDERR;
 
 use super::relay::WaitingRelay;
-use crate::cli::{Intercept, RunArgs};
+use crate::cli::{Intercept, RelayArgs, RunArgs};
 use crate::config::Mode;
 use crate::exit::{Code, Failure};
 use crate::operator;
 use crate::program::{self, Reach};
 use crate::runtime_dir::InstanceName;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 use crate::supervisor::{Instance, Signals, Supervisor, Workload, cannot_execute};
 
 /// Runs the program and returns its exit code.
@@ -28,6 +29,8 @@ use crate::supervisor::{Instance, Signals, Supervisor, Workload, cannot_execute}
 /// # Errors
 /// The reason why it could not run.
 pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
+    // Of this process too, which waits or becomes the program, and of its copies.
+    sandbox::forbid_inspection().map_err(|errno| Failure::system("forbid inspection", errno))?;
     let RunArgs { net, intercept, trace, output, host_loopback, options, program } = args;
     let trace = trace.or(output);
     let Some((name, arguments)) = program.split_first() else {
@@ -78,14 +81,15 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
     let trace = begin_trace(trace)?;
     let how = if library { Intercept::Preload } else { intercept };
     let mut interception = Interception::new((how, host_loopback), trace, found.dynamic);
-    interception.start_relay()?;
+    let _relay = interception.start_child_relay()?;
     let signals = Signals::catch()?;
     let resolver = settings.resolver.clone();
     let instance = Instance::make(settings)?;
     if library && intercept == Intercept::Auto {
-        relay::line::refuse(&mut command);
+        relay::line::refuse(&mut command, Code::Unfiltered as u8);
     }
     interception.apply(&mut command, instance.socket_path(), &resolver)?;
+    relay::line::end_with_caller(&mut command);
     Supervisor::start(instance, signals, Workload::Program(command))?.run()
 }
 
@@ -141,11 +145,30 @@ impl Interception {
     /// Starts the relay, if there is to be one. Nothing of an instance is open yet.
     fn start_relay(&mut self) -> Result<(), Failure> {
         if self.how != Intercept::Preload {
-            let eager = self.how == Intercept::Seccomp || !self.dynamic;
-            let trace = self.trace.as_deref();
-            self.relay = Some(WaitingRelay::start(trace, eager, &self.host_loopback)?);
+            self.relay = Some(WaitingRelay::start(&self.relay_args(false)?)?);
         }
         Ok(())
+    }
+
+    /// As [`Self::start_relay`]. The relay is collected when the returned value is dropped.
+    fn start_child_relay(&mut self) -> Result<Option<ChildRelay>, Failure> {
+        if self.how == Intercept::Preload {
+            return Ok(None);
+        }
+        let (waiting, child) = WaitingRelay::start_child(&self.relay_args(true)?)?;
+        self.relay = Some(waiting);
+        Ok(Some(child))
+    }
+
+    fn relay_args(&self, child: bool) -> Result<RelayArgs, Failure> {
+        Ok(RelayArgs {
+            sandbox: settings::sandbox()?,
+            trace: self.trace.clone(),
+            // The program will need it at once.
+            eager: self.how == Intercept::Seccomp || !self.dynamic,
+            host_loopback: self.host_loopback.clone(),
+            child,
+        })
     }
 
     /// Puts the program on the instance at `socket`, which has these name servers.

@@ -35,6 +35,7 @@ pub(crate) fn server(args: &ServerArgs) -> Result<u8, Failure> {
         Role::Fused(_) => ("fused", c"tasuki-fused"),
         // Their sandboxes can be tried here.
         Role::Relay => ("relay", c"tasuki-relay"),
+        Role::Connector => ("connector", c"tasuki-host"),
         Role::Target => ("target", c"tasuki-target"),
     };
     let failed =
@@ -57,7 +58,7 @@ pub(crate) fn server(args: &ServerArgs) -> Result<u8, Failure> {
     // Root's, so before the sandbox. Opening it requests nothing yet.
     let latency = match args.role {
         Role::Inet | Role::Fused(_) => File::options().write(true).open(LATENCY).ok(),
-        Role::Driver(_) | Role::Relay | Role::Target => None,
+        Role::Driver(_) | Role::Relay | Role::Connector | Role::Target => None,
     };
     let Restriction { landlock, missing } = enter(args)?;
     let status = ServerOutput::Sandbox(SandboxStatus { landlock, missing });
@@ -65,8 +66,8 @@ pub(crate) fn server(args: &ServerArgs) -> Result<u8, Failure> {
     first.send(&status, &[]).map_err(|error| failed(&error))?;
     let ciphers = Some(esp::cipher as MakeCipher);
     match args.role {
-        Role::Relay | Role::Target => {
-            let sentence = format!("the {name} is a command of its own");
+        Role::Relay | Role::Connector | Role::Target => {
+            let sentence = format!("the {name} is no server of an instance");
             return Err(Failure::new(Code::Usage, sentence));
         }
         Role::Inet => {

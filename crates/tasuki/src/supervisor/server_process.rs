@@ -77,6 +77,7 @@ impl ServerProcess {
             Role::Driver(_) => ("nic", "nic"),
             Role::Fused(_) => ("inet+nic", "fused"),
             Role::Relay => ("relay", "relay"),
+            Role::Connector => ("connector", "host"),
             Role::Target => ("target", "target"),
         };
         let failed = |error| Failure::system(format!("start the {name} server"), error);
