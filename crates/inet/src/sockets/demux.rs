@@ -8,6 +8,8 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 
 use super::kinds::SocketKind;
+use super::options::SocketOptions;
+use crate::interface_id::InterfaceId;
 use crate::secret::KeyedHash;
 use crate::sockaddr::wildcard;
 use crate::table::Handle;
@@ -47,25 +49,77 @@ pub(crate) enum DemuxTarget {
     TimeWait(Handle),
 }
 
+/// How a socket's device (SO_BINDTODEVICE) suits a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DeviceFit {
+    /// The packet is not for the socket, for this or another reason.
+    Refused,
+    /// The socket takes packets of every device.
+    Every,
+    /// The packet came by the socket's device.
+    Own,
+}
+
+impl DeviceFit {
+    /// The fit of a packet that came by `interface` to a socket with this device.
+    pub(crate) fn of(device: Option<InterfaceId>, interface: InterfaceId) -> Self {
+        match device {
+            None => Self::Every,
+            Some(device) if device == interface => Self::Own,
+            Some(_) => Self::Refused,
+        }
+    }
+}
+
+/// How a socket shares its address with others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sharing {
+    /// SO_REUSEPORT: packets are spread over the sockets.
+    pub(crate) spread: bool,
+    /// The socket is bound to a device.
+    pub(crate) by_device: bool,
+}
+
+impl Sharing {
+    pub(crate) fn of(options: &SocketOptions) -> Self {
+        Self { spread: options.reuse_port, by_device: options.device.is_some() }
+    }
+}
+
 /// The sockets at one address. Several datagram sockets may share it with SO_REUSEADDR: the last
 /// one receives. Sockets of both kinds may share it with SO_REUSEPORT: packets are spread over
-/// them.
+/// them. As on Linux, sockets that are bound to the packet's device come first.
 #[derive(Debug, Default)]
 struct PortSharers {
     handles: Vec<Handle>,
     spread: bool,
+    /// Some sockets are, or were, bound to a device.
+    by_device: bool,
 }
 
 impl PortSharers {
-    fn add(&mut self, handle: Handle, spread: bool) {
+    fn add(&mut self, handle: Handle, sharing: Sharing) {
         self.handles.retain(|other| *other != handle);
-        self.spread = spread && (self.spread || self.handles.is_empty());
+        self.spread = sharing.spread && (self.spread || self.handles.is_empty());
+        self.by_device |= sharing.by_device;
         self.handles.push(handle);
     }
 
-    /// The receiver of a packet between `ends`, out of the sockets that `takes` accepts. The choice
-    /// stays the same as long as the sharers do.
+    /// The receiver of a packet between `ends`, out of the sockets that `fit` does not refuse. The
+    /// choice stays the same as long as the sharers do.
     fn choose(
+        &self,
+        hash: &KeyedHash,
+        ends: &Endpoints,
+        fit: impl Fn(Handle) -> DeviceFit,
+    ) -> Option<Handle> {
+        let own = |handle| fit(handle) == DeviceFit::Own;
+        let found = if self.by_device { self.first(hash, ends, own) } else { None };
+        found.or_else(|| self.first(hash, ends, |handle| fit(handle) != DeviceFit::Refused))
+    }
+
+    /// The first socket that `takes` accepts.
+    fn first(
         &self,
         hash: &KeyedHash,
         ends: &Endpoints,
@@ -162,19 +216,19 @@ impl Demux {
         }
     }
 
-    /// The listener for a SYN from `ends.remote` to `ends.local`, out of those that `takes`
-    /// accepts.
+    /// The listener for a SYN from `ends.remote` to `ends.local`, out of those that `fit` does not
+    /// refuse.
     pub(crate) fn listener(
         &self,
         ends: &Endpoints,
-        takes: impl Fn(Handle) -> bool,
+        fit: impl Fn(Handle) -> DeviceFit,
     ) -> Option<Handle> {
         let mut found = specific_then_any(ends.local).into_iter();
-        found.find_map(|key| self.listeners.get(&key)?.choose(&self.hash, ends, &takes))
+        found.find_map(|key| self.listeners.get(&key)?.choose(&self.hash, ends, &fit))
     }
 
-    pub(crate) fn add_listener(&mut self, local: SocketAddr, handle: Handle, spread: bool) {
-        self.listeners.entry(local).or_default().add(handle, spread);
+    pub(crate) fn add_listener(&mut self, local: SocketAddr, handle: Handle, sharing: Sharing) {
+        self.listeners.entry(local).or_default().add(handle, sharing);
     }
 
     pub(crate) fn remove_listener(&mut self, local: SocketAddr, handle: Handle) {
@@ -191,18 +245,19 @@ impl DatagramDemux {
         }
     }
 
-    /// The socket for a datagram from `ends.remote` to `ends.local`, out of those that `takes`
-    /// accepts.
+    /// The socket for a datagram from `ends.remote` to `ends.local`, out of those that `fit` does
+    /// not refuse.
     pub(crate) fn datagram(
         &self,
         ends: &Endpoints,
-        takes: impl Fn(Handle) -> bool,
+        fit: impl Fn(Handle) -> DeviceFit,
     ) -> Option<Handle> {
-        if let Some(handle) = self.peers.get(ends).filter(|handle| takes(**handle)) {
+        let takes = |handle: &&Handle| fit(**handle) != DeviceFit::Refused;
+        if let Some(handle) = self.peers.get(ends).filter(takes) {
             return Some(*handle);
         }
         let mut found = specific_then_any(ends.local).into_iter();
-        found.find_map(|key| self.bound.get(&key)?.choose(&self.hash, ends, &takes))
+        found.find_map(|key| self.bound.get(&key)?.choose(&self.hash, ends, &fit))
     }
 
     /// All sockets for a datagram from `ends.remote` to `ends.local`, which is for all of them.
@@ -229,8 +284,8 @@ impl DatagramDemux {
         }
     }
 
-    pub(crate) fn add_bound(&mut self, local: SocketAddr, handle: Handle, spread: bool) {
-        self.bound.entry(local).or_default().add(handle, spread);
+    pub(crate) fn add_bound(&mut self, local: SocketAddr, handle: Handle, sharing: Sharing) {
+        self.bound.entry(local).or_default().add(handle, sharing);
     }
 
     pub(crate) fn remove_bound(&mut self, local: SocketAddr, handle: Handle) {

@@ -3,7 +3,9 @@
 //! A claim is counted twice, under its port and under its address and port, so that a conflict is
 //! found by looking at two counts and never by a search. The rules are Linux's: two claims on the
 //! same port conflict if their addresses are equal or one is the wildcard, unless both allow it
-//! (SO_REUSEADDR) and neither listens, or both allow it in every case (SO_REUSEPORT). Ports that
+//! (SO_REUSEADDR) and neither listens, or both allow it in every case (SO_REUSEPORT). Claims of
+//! sockets that are bound to different devices never conflict: such claims are counted again, by
+//! device and all together. Ports that
 //! were chosen by `connect` may be shared between connections to different peers, not with a socket
 //! that was bound. The families are apart, but for a dual claim: one on all addresses of IPv6 that
 //! also means all of IPv4.
@@ -32,6 +34,7 @@ use self::set::next_clear;
 use self::shares::{PortShares, SLOTS};
 use super::kinds::SocketKind;
 use crate::error::Error;
+use crate::interface_id::InterfaceId;
 use crate::owner_id::OwnerId;
 use crate::secret::{KeyedHash, Secret};
 use crate::sockaddr::wildcard;
@@ -60,6 +63,8 @@ pub(crate) struct PortClaim {
     pub(crate) local: SocketAddr,
     /// If it is on all addresses of IPv6, it is on all of IPv4, too.
     pub(crate) dual: bool,
+    /// The device that the socket is bound to.
+    pub(crate) device: Option<InterfaceId>,
     pub(crate) reuse: Reuse,
     pub(crate) listening: bool,
     /// The port was chosen by `connect`: the slot in which connections to the peer are counted.
@@ -83,6 +88,17 @@ struct PortHolders {
 }
 
 impl PortHolders {
+    /// The claims but for those of `part`.
+    fn without(self, part: Self) -> Self {
+        Self {
+            all: self.all.saturating_sub(part.all),
+            exclusive: self.exclusive.saturating_sub(part.exclusive),
+            unshared: self.unshared.saturating_sub(part.unshared),
+            listening: self.listening.saturating_sub(part.listening),
+            by_connect: self.by_connect.saturating_sub(part.by_connect),
+        }
+    }
+
     fn conflict(self, reuse: Reuse) -> bool {
         let by_address = reuse.address && self.exclusive == 0 && self.listening == 0;
         let by_port = reuse.port && self.unshared == 0;
@@ -113,17 +129,45 @@ enum ClaimKey {
     Port(SocketAddr),
     /// At this very address and port.
     Address(SocketAddr),
+    /// At one of these places, the claims of sockets that are bound to this device, or to any.
+    Device(ClaimPlace, Option<InterfaceId>),
+}
+
+/// A place where claims of sockets with a device are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum ClaimPlace {
+    Port(SocketAddr),
+    Address(SocketAddr),
 }
 
 impl ClaimKey {
     fn port(of: SocketAddr) -> Self {
         Self::Port(any(of))
     }
+
+    /// The same place, for claims of sockets bound to `device`, or to any device.
+    fn with_device(self, device: Option<InterfaceId>) -> Self {
+        let place = match self {
+            Self::Port(at) => ClaimPlace::Port(at),
+            Self::Address(at) => ClaimPlace::Address(at),
+            Self::Device(place, _) => place,
+        };
+        Self::Device(place, device)
+    }
 }
 
 /// The wildcard address with the same port.
 fn any(of: SocketAddr) -> SocketAddr {
     SocketAddr::new(wildcard(of.ip()), of.port())
+}
+
+/// Where a claim is counted again because its socket is bound to a device.
+fn device_keys(claim: &PortClaim, face: SocketAddr) -> impl Iterator<Item = ClaimKey> + use<> {
+    let places = [ClaimKey::Address(face), ClaimKey::port(face)];
+    let device = claim.device;
+    device.into_iter().flat_map(move |_| {
+        places.into_iter().flat_map(move |key| [key.with_device(None), key.with_device(device)])
+    })
 }
 
 /// Largest distance from one port to the next while all are free.
@@ -216,15 +260,33 @@ impl Ports {
         self.holders.get(&(kind, key)).copied().unwrap_or_default()
     }
 
-    /// Whether a socket may be bound to `local`, `dual` or not, beside the claims there are.
+    /// Whether the claims at a place conflict with that of a socket bound to `device`. Those of
+    /// sockets with other devices do not.
+    fn has_conflict(
+        &self,
+        (kind, key): (SocketKind, ClaimKey),
+        device: Option<InterfaceId>,
+        reuse: Reuse,
+    ) -> bool {
+        let all = self.at(kind, key);
+        if device.is_none() || all.all == 0 {
+            return all.conflict(reuse);
+        }
+        let with_device = self.at(kind, key.with_device(None));
+        all.without(with_device).conflict(reuse)
+            || self.at(kind, key.with_device(device)).conflict(reuse)
+    }
+
+    /// Whether a socket may be bound to `local`, `dual` or not, and to `device`, beside the claims
+    /// there are.
     pub(crate) fn may_bind(
         &self,
         kind: SocketKind,
-        local: SocketAddr,
-        dual: bool,
+        (local, dual): (SocketAddr, bool),
+        device: Option<InterfaceId>,
         reuse: Reuse,
     ) -> bool {
-        let conflict = |key| self.at(kind, key).conflict(reuse);
+        let conflict = |key| self.has_conflict((kind, key), device, reuse);
         receive_addresses(local, dual).all(|face| {
             if face.ip().is_unspecified() {
                 return !conflict(ClaimKey::port(face));
@@ -254,6 +316,7 @@ impl Ports {
             let port = self.holders.entry((claim.kind, ClaimKey::port(face))).or_default();
             port.each(claim, |count| *count += 1);
             let counts = (port.all, port.by_connect);
+            self.claim_by_device(claim, face);
             if let Some(number) = self.number(face.port()) {
                 self.shares.handle_claims(claim.kind, face, number, counts, owner);
                 if let Some(slot) = claim.by_connect {
@@ -263,10 +326,21 @@ impl Ports {
         }
     }
 
+    /// Counts a claim again if its socket is bound to a device.
+    fn claim_by_device(&mut self, claim: &PortClaim, face: SocketAddr) {
+        for key in device_keys(claim, face) {
+            let holders = self.holders.entry((claim.kind, key)).or_default();
+            holders.each(claim, |count| *count += 1);
+        }
+    }
+
     /// Releases a [`claim`](Self::claim), given by the very same values.
     pub(crate) fn release(&mut self, claim: &PortClaim, owner: OwnerId) {
         for face in claim.faces() {
             self.release_at(claim, ClaimKey::Address(face));
+            for key in device_keys(claim, face) {
+                self.release_at(claim, key);
+            }
             let counts = self.release_at(claim, ClaimKey::port(face));
             if let Some(number) = self.number(face.port()) {
                 self.shares.handle_claims(claim.kind, face, number, counts, owner);

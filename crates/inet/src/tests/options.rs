@@ -3,6 +3,10 @@
 use super::*;
 use crate::tcp::CongestionKind;
 
+fn option(host: &mut Host, socket: Handle, option: SockOption) {
+    host.stack.set_option(host.now, socket, option).unwrap();
+}
+
 fn stream(host: &mut Host, tag: u64) -> Handle {
     host.stack.open(SocketKind::Stream, tag).unwrap()
 }
@@ -288,4 +292,53 @@ fn a_listener_of_another_interface_is_not_there() {
     pair.b.stack.set_option(pair.b.now, client, bound).unwrap();
     let outcome = pair.b.stack.connect(pair.b.now, client, at(IP_A, 80));
     assert_eq!(outcome, Err(Error::NetUnreachable));
+}
+
+#[test]
+fn of_sockets_at_one_port_that_of_the_device_receives() {
+    let mut b = Host::b_knowing_a();
+    let other = b.stack.add_interface(InterfaceConfig { mac: [2, 0, 0, 0, 1, 2], mtu: 1500 });
+    let open = |b: &mut Host, tag, device| {
+        let socket = b.stack.open(SocketKind::Datagram, tag).unwrap();
+        option(b, socket, SockOption::ReuseAddr(true));
+        option(b, socket, SockOption::BindToDevice(device));
+        b.stack.bind(socket, at(Ipv4Addr::UNSPECIFIED, 700)).unwrap();
+        socket
+    };
+    let own = open(&mut b, 1, Some(InterfaceId(0)));
+    // Of sockets without a device the last one would receive.
+    let every = open(&mut b, 2, None);
+    let elsewhere = open(&mut b, 3, Some(other));
+    let receiver = |b: &mut Host| {
+        b.take(&udp_from(IP_A));
+        [own, every, elsewhere].map(|socket| b.stack.recv(socket).is_some())
+    };
+    assert_eq!(receiver(&mut b), [true, false, false]);
+    // The device may change, and go, while the socket is bound.
+    option(&mut b, own, SockOption::BindToDevice(Some(other)));
+    assert_eq!(receiver(&mut b), [false, true, false]);
+    option(&mut b, every, SockOption::BindToDevice(Some(InterfaceId(0))));
+    option(&mut b, own, SockOption::BindToDevice(None));
+    assert_eq!(receiver(&mut b), [false, true, false]);
+}
+
+#[test]
+fn sockets_on_different_devices_may_have_one_port() {
+    for kind in [SocketKind::Datagram, SocketKind::Stream] {
+        let mut b = Host::b_knowing_a();
+        let other = b.stack.add_interface(InterfaceConfig { mac: [2, 0, 0, 0, 1, 2], mtu: 1500 });
+        let bind = |b: &mut Host, device| {
+            let socket = b.stack.open(kind, 1).unwrap();
+            option(b, socket, SockOption::BindToDevice(device));
+            let bound = b.stack.bind(socket, at(Ipv4Addr::UNSPECIFIED, 700));
+            if kind == SocketKind::Stream && bound.is_ok() {
+                b.stack.listen(socket, 1).unwrap();
+            }
+            bound
+        };
+        assert_eq!(bind(&mut b, Some(other)), Ok(()));
+        assert_eq!(bind(&mut b, Some(InterfaceId(0))), Ok(()));
+        assert_eq!(bind(&mut b, Some(other)), Err(Error::AddrInUse));
+        assert_eq!(bind(&mut b, None), Err(Error::AddrInUse));
+    }
 }

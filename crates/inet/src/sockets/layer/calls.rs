@@ -7,6 +7,7 @@ use crate::held;
 use crate::interface_id::InterfaceSet;
 use crate::owner_id::OwnerId;
 use crate::sockets::datagram::Datagram;
+use crate::sockets::demux::Sharing;
 use crate::sockets::kinds::{
     Family, ReceivedPayload, SendError, ShutdownHow, SocketInfo, SocketKind,
 };
@@ -67,14 +68,14 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return Err(Error::Invalid);
         }
         let (kind, dual, reuse) = (socket.kind(), socket.is_dual(), socket.options.reuse());
-        let owner = socket.owner;
+        let (owner, device) = (socket.owner, socket.options.device);
         if !asked.ip().is_unspecified() && !cx.link.interfaces().is_ours_at(&asked) {
             return Err(Error::AddrNotAvailable);
         }
         let mut local = asked;
         if asked.port() == 0 {
             local.set_port(self.free_port(cx, kind, asked, dual, owner)?);
-        } else if !self.ports.may_bind(kind, asked, dual, reuse)
+        } else if !self.ports.may_bind(kind, (asked, dual), device, reuse)
             || !self.ports.is_in_share(kind, asked, dual, owner)
         {
             return Err(Error::AddrInUse);
@@ -129,6 +130,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             kind,
             local,
             dual,
+            device: socket.options.device,
             reuse: socket.options.reuse(),
             listening: matches!(socket.body, SocketBody::Listener(_)),
             by_connect,
@@ -144,9 +146,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 receive_addresses(old, dual)
                     .for_each(|address| demux.remove_bound(address, handle));
             }
-            let spread = claim.reuse.port;
+            let sharing = Sharing::of(&socket.options);
             receive_addresses(local, dual)
-                .for_each(|address| demux.add_bound(address, handle, spread));
+                .for_each(|address| demux.add_bound(address, handle, sharing));
         }
     }
 
@@ -154,12 +156,31 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     pub(super) fn renew_claim(&mut self, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let listening = matches!(socket.body, SocketBody::Listener(_));
-        let owner = socket.owner;
+        let (owner, device) = (socket.owner, socket.options.device);
         let Some(claim) = &mut socket.claim else { return };
         self.ports.release(claim, owner);
         claim.reuse = socket.options.reuse();
+        claim.device = device;
         claim.listening = listening;
         self.ports.claim(claim, owner);
+    }
+
+    /// Tells the demultiplexer how the socket shares its address, after a change.
+    fn renew_sharing(&mut self, handle: Handle) {
+        let Some(socket) = self.sockets.get_mut(handle) else { return };
+        let (kind, dual) = (socket.kind(), socket.is_dual());
+        let (sharing, local) = (Sharing::of(&socket.options), socket.local);
+        let faces = local.into_iter().flat_map(|local| receive_addresses(local, dual));
+        match &socket.body {
+            SocketBody::Listener(_) => {
+                faces.for_each(|face| self.demux.add_listener(face, handle, sharing));
+            }
+            SocketBody::Datagram(datagram) if datagram.peer.is_none() => {
+                let demux = self.demux.datagrams(kind);
+                faces.for_each(|face| demux.add_bound(face, handle, sharing));
+            }
+            _ => {}
+        }
     }
 
     /// See [`Stack::send`](crate::Stack::send).
@@ -287,6 +308,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         match option {
             SockOption::ReuseAddr(_) | SockOption::ReusePort(_) => self.renew_claim(handle),
+            SockOption::BindToDevice(_) => {
+                self.renew_claim(handle);
+                self.renew_sharing(handle);
+            }
             SockOption::RecvLowat(_) => self.notify(cx, handle),
             SockOption::Cork(false) => self.uncork_datagram(handle),
             SockOption::RecvErrors4(false) | SockOption::RecvErrors6(false) => {

@@ -7,6 +7,7 @@ use crate::ip;
 use crate::ip::route::{Hop, Path};
 use crate::sockaddr::scoped;
 use crate::sockets::demux::DemuxTarget;
+use crate::sockets::demux::Sharing;
 use crate::sockets::kinds::SocketKind;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::ports::{PairState, PortSearch, receive_addresses};
@@ -179,13 +180,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     pub(super) fn forget_peer(&mut self, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let (local, dual) = (socket.local, socket.is_dual());
-        let (kind, spread) = (socket.kind(), socket.options.reuse_port);
+        let (kind, sharing) = (socket.kind(), Sharing::of(&socket.options));
         let Some(datagram) = socket.datagram() else { return };
         if let (Some(local), Some(remote)) = (local, datagram.peer.take()) {
             let demux = self.demux.datagrams(kind);
             demux.remove_peer(&Endpoints { local, remote }, handle);
             receive_addresses(local, dual)
-                .for_each(|address| demux.add_bound(address, handle, spread));
+                .for_each(|address| demux.add_bound(address, handle, sharing));
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::held::HoldPurpose;
 use crate::ip::Arrival;
 use crate::ip::groups::GroupListener;
 use crate::ip::packet::Packet;
+use crate::sockets::demux::DeviceFit;
 use crate::sockets::events::EventKind;
 use crate::sockets::kinds::SocketKind;
 use crate::sockets::layer::SocketLayer;
@@ -55,23 +56,23 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         None
     }
 
-    /// Whether a socket receives from the datagram's interface and, for a group, from its source.
-    pub(super) fn receives(&self, cx: &Context, handle: Handle, info: &DatagramInfo) -> bool {
-        let Some(socket) = self.sockets.get(handle) else { return false };
+    /// Whether a socket receives from the datagram's interface, and how that suits its device; for
+    /// a group also whether it receives from the source.
+    pub(super) fn receives(&self, cx: &Context, handle: Handle, info: &DatagramInfo) -> DeviceFit {
+        let Some(socket) = self.sockets.get(handle) else { return DeviceFit::Refused };
         let SocketOptions { device, multicast_all, .. } = socket.options;
-        if device.is_some_and(|device| device != info.interface) {
-            return false;
-        }
         let DatagramInfo { to, interface, from, .. } = *info;
-        if !to.is_multicast() {
-            return true;
+        let fit = DeviceFit::of(device, interface);
+        if fit == DeviceFit::Refused || !to.is_multicast() {
+            return fit;
         }
-        match cx.ip.group_filter(interface, to, GroupListener::Socket(handle)) {
+        let admitted = match cx.ip.group_filter(interface, to, GroupListener::Socket(handle)) {
             Some(filter) => filter.admits(from.ip()),
             // As Linux: sockets with IP_MULTICAST_ALL receive from groups that any socket has
             // joined.
             None => multicast_all && cx.ip.admits(interface, to, from.ip()),
-        }
+        };
+        if admitted { fit } else { DeviceFit::Refused }
     }
 
     /// Queues a broadcast or multicast datagram at each socket that is bound there (RFC 1122
@@ -84,7 +85,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         (info, coverage): (DatagramInfo, Option<u16>),
     ) {
         let mut found = self.demux.datagrams_ref(kind).datagram_all(ends);
-        found.retain(|handle| self.receives(cx, *handle, &info));
+        found.retain(|handle| self.receives(cx, *handle, &info) != DeviceFit::Refused);
         let Some((last, others)) = found.split_last() else {
             self.udp.count_no_port();
             return;

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::icmp::{IcmpReport, ReportedError};
 use crate::ip;
-use crate::sockets::demux::DemuxTarget;
+use crate::sockets::demux::{DemuxTarget, DeviceFit};
 use crate::sockets::error_queue::{
     ErrorOrigin, IcmpOrigin, OWNER_BYTES, PendingErrorChange, QueuedError,
 };
@@ -92,7 +92,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             _ => SocketKind::Datagram,
         };
         let demux = self.demux.datagrams_ref(kind);
-        let Some(handle) = demux.datagram(&quote.ends, |_| true) else { return false };
+        let Some(handle) = demux.datagram(&quote.ends, |_| DeviceFit::Every) else { return false };
         let Some(socket) = self.sockets.get_mut(handle) else { return false };
         let how = socket.options.mtu_discover;
         let v6 = quote.ends.remote.is_ipv6();

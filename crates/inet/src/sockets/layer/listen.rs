@@ -10,6 +10,7 @@ use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
 use crate::context::Context;
 use crate::error::Error;
 use crate::held::HeldFrame;
+use crate::sockets::demux::Sharing;
 use crate::sockets::events::EventKind;
 use crate::sockets::kinds::SocketKind;
 use crate::sockets::layer::SocketLayer;
@@ -47,9 +48,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         let socket = self.open_socket(handle)?;
         socket.body = SocketBody::Listener(Listener::new(backlog, socket.options.defer_accept));
-        let (dual, spread) = (socket.is_dual(), socket.options.reuse_port);
+        let (dual, sharing) = (socket.is_dual(), Sharing::of(&socket.options));
         receive_addresses(local, dual)
-            .for_each(|face| self.demux.add_listener(face, handle, spread));
+            .for_each(|face| self.demux.add_listener(face, handle, sharing));
         self.renew_claim(handle);
         Ok(())
     }
@@ -59,7 +60,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let Some(socket) = self.sockets.get(handle) else { return false };
         let (Some(claim), owner) = (socket.claim, socket.owner) else { return false };
         self.ports.release(&claim, owner);
-        let allowed = self.ports.may_bind(SocketKind::Stream, local, claim.dual, claim.reuse);
+        let (PortClaim { dual, device, reuse, .. }, kind) = (claim, SocketKind::Stream);
+        let allowed = self.ports.may_bind(kind, (local, dual), device, reuse);
         self.ports.claim(&claim, owner);
         allowed
     }
@@ -150,6 +152,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             kind: SocketKind::Stream,
             local: ends.local,
             dual: false,
+            device: options.device,
             reuse: options.reuse(),
             listening: false,
             by_connect: None,

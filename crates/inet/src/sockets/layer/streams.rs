@@ -7,7 +7,7 @@ use crate::held::{HeldFrame, HoldPurpose};
 use crate::interface_id::InterfaceId;
 use crate::ip;
 use crate::ip::packet::Packet;
-use crate::sockets::demux::DemuxTarget;
+use crate::sockets::demux::{DemuxTarget, DeviceFit};
 use crate::sockets::events::EventKind;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::layer::segments::{SegmentRoute, send_segments};
@@ -175,13 +175,18 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
 
     /// Whether a socket accepts packets from `interface` (SO_BINDTODEVICE).
     pub(super) fn uses(&self, handle: Handle, interface: InterfaceId) -> bool {
+        self.device_fit(handle, interface) != DeviceFit::Refused
+    }
+
+    /// How a socket's device suits packets from `interface`.
+    fn device_fit(&self, handle: Handle, interface: InterfaceId) -> DeviceFit {
         let device = self.sockets.get(handle).and_then(|socket| socket.options.device);
-        device.is_none_or(|device| device == interface)
+        DeviceFit::of(device, interface)
     }
 
     /// The listener for a segment that came by `interface`.
     fn listener_for(&self, ends: &Endpoints, interface: InterfaceId) -> Option<Handle> {
-        self.demux.listener(ends, |handle| self.uses(handle, interface))
+        self.demux.listener(ends, |handle| self.device_fit(handle, interface))
     }
 
     /// Notifies the owner of an urgent mark. This event precedes the byte itself, so that the owner
@@ -209,7 +214,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         segment: &SegmentRepr,
         out: &mut dyn Egress<T>,
     ) {
-        let Some(listener) = self.demux.listener(ends, |_| true) else { return };
+        let Some(listener) = self.demux.listener(ends, |_| DeviceFit::Every) else { return };
         let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection())
         else {
             return;

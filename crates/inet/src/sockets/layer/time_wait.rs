@@ -8,7 +8,7 @@
 use crate::bytes::{Egress, Frame, RxBytes, RxPiece, TxBytes};
 use crate::context::Context;
 use crate::held::HeldFrame;
-use crate::sockets::demux::DemuxTarget;
+use crate::sockets::demux::{DemuxTarget, DeviceFit};
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::socket::{Ownership, SocketBody};
 use crate::sockets::time_wait::TimeWaitRecord;
@@ -113,7 +113,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         segment: &SegmentRepr,
         out: &mut dyn Egress<T>,
     ) {
-        let Some(listener) = self.demux.listener(ends, |_| true) else { return };
+        let Some(listener) = self.demux.listener(ends, |_| DeviceFit::Every) else { return };
         let Some(used) = self.tcp.time_wait(key).map(|old| old.wait.used()) else { return };
         self.end_time_wait(cx, key);
         self.tcp.count_time_wait_reused();

@@ -10,7 +10,8 @@ const PEER: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(OTHER), 80);
 fn claim(address: Ipv4Addr, port: u16, reuse: bool, listening: bool) -> PortClaim {
     let local = SocketAddr::new(address.into(), port);
     let reuse = Reuse { address: reuse, port: false };
-    PortClaim { kind: SocketKind::Stream, local, dual: false, reuse, listening, by_connect: None }
+    let (kind, by_connect) = (SocketKind::Stream, None);
+    PortClaim { kind, local, dual: false, device: None, reuse, listening, by_connect }
 }
 
 fn search(local: SocketAddr, remote: SocketAddr, random: u32) -> PortSearch {
@@ -40,14 +41,55 @@ fn conflicts_are_those_of_linux() {
         ports.claim(&held, OwnerId::default());
         let asked = SocketAddr::new(address.into(), 80);
         let reuse = Reuse { address: reuse, port: false };
-        assert_eq!(ports.may_bind(held.kind, asked, false, reuse), allowed, "{held:?} {address}");
+        assert_eq!(
+            ports.may_bind(held.kind, (asked, false), None, reuse),
+            allowed,
+            "{held:?} {address}"
+        );
         assert!(
-            ports.may_bind(SocketKind::Datagram, asked, false, Reuse::default()),
+            ports.may_bind(SocketKind::Datagram, (asked, false), None, Reuse::default()),
             "protocols are apart"
         );
         ports.release(&held, OwnerId::default());
-        assert!(ports.may_bind(held.kind, asked, false, Reuse::default()));
+        assert!(ports.may_bind(held.kind, (asked, false), None, Reuse::default()));
         assert!(ports.holders.is_empty());
+    }
+}
+
+#[test]
+fn claims_on_different_devices_do_not_conflict() {
+    let (one, two) = (Some(InterfaceId(1)), Some(InterfaceId(2)));
+    let alone = Reuse::default();
+    let shared = Reuse { address: false, port: true };
+    // (device and sharing of the claims held, those of the claim asked for, allowed)
+    type Row<'a> = (&'a [(Option<InterfaceId>, Reuse)], (Option<InterfaceId>, Reuse), bool);
+    let table: [Row<'_>; 10] = [
+        (&[(one, alone)], (two, alone), true),
+        (&[(one, alone)], (one, alone), false),
+        (&[(one, alone)], (one, shared), false),
+        (&[(one, alone)], (None, alone), false),
+        (&[(None, alone)], (one, alone), false),
+        (&[(one, shared), (two, alone)], (None, shared), false),
+        (&[(one, shared), (two, alone)], (one, shared), true),
+        (&[(one, shared), (two, alone)], (two, shared), false),
+        (&[(one, shared), (None, shared)], (two, alone), false),
+        (&[(one, alone), (two, shared)], (Some(InterfaceId(3)), alone), true),
+    ];
+    for (held, (device, reuse), allowed) in table {
+        for address in [ANY, OURS] {
+            let mut ports = ports();
+            let claims = held.iter().map(|(device, reuse)| PortClaim {
+                device: *device,
+                reuse: *reuse,
+                ..claim(address, 80, false, false)
+            });
+            claims.clone().for_each(|claim| ports.claim(&claim, OwnerId::default()));
+            let asked = SocketAddr::new(OURS.into(), 80);
+            let may = ports.may_bind(SocketKind::Stream, (asked, false), device, reuse);
+            assert_eq!(may, allowed, "{held:?} {device:?} {reuse:?}");
+            claims.for_each(|claim| ports.release(&claim, OwnerId::default()));
+            assert!(ports.holders.is_empty());
+        }
     }
 }
 
@@ -58,10 +100,15 @@ fn listeners_share_a_port_if_all_of_them_say_so() {
     let held = PortClaim { reuse: share, ..claim(ANY, 80, false, true) };
     ports.claim(&held, OwnerId::default());
     ports.claim(&held, OwnerId::default());
-    assert!(ports.may_bind(held.kind, held.local, false, share));
-    assert!(!ports.may_bind(held.kind, held.local, false, Reuse { address: true, port: false }));
+    assert!(ports.may_bind(held.kind, (held.local, false), None, share));
+    assert!(!ports.may_bind(
+        held.kind,
+        (held.local, false),
+        None,
+        Reuse { address: true, port: false }
+    ));
     ports.claim(&claim(ANY, 80, true, false), OwnerId::default());
-    assert!(!ports.may_bind(held.kind, held.local, false, share));
+    assert!(!ports.may_bind(held.kind, (held.local, false), None, share));
 }
 
 #[test]
@@ -87,7 +134,7 @@ fn families_meet_in_dual_claims_only() {
             let held = PortClaim { local, dual, ..claim(ANY, 80, false, false) };
             let mut ports = ports();
             ports.claim(&held, OwnerId::default());
-            let free = ports.may_bind(held.kind, asked, asked_dual, Reuse::default());
+            let free = ports.may_bind(held.kind, (asked, asked_dual), None, Reuse::default());
             assert_eq!(free, allowed, "{local} {dual}, then {asked} {asked_dual}");
             ports.release(&held, OwnerId::default());
             assert!(ports.holders.is_empty());
@@ -128,7 +175,7 @@ fn connecting_sockets_share_ports() {
     assert_eq!(choose(SocketKind::Datagram, &|port| port != 40_000), Ok(40_001));
     assert_eq!(choose(SocketKind::Stream, &|port| port == 40_000), Ok(40_000));
     let reuse = Reuse { address: true, port: false };
-    assert!(!ports.may_bind(SocketKind::Stream, by_connect.local, false, reuse));
+    assert!(!ports.may_bind(SocketKind::Stream, (by_connect.local, false), None, reuse));
 }
 
 /// RFC 6056 3.3.4.
