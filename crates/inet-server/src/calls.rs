@@ -369,6 +369,7 @@ impl Client {
                 child.set_lowat(listener.tx.lowat);
             }
             child.asked_recv = listener.asked_recv;
+            child.hints.clone_from(&listener.hints);
             child.urgent_inline = listener.urgent_inline;
             child.set_urgent(engine.stack.urgent_mark(child.handle));
             client.size_recv_buffer(engine, child);

@@ -47,6 +47,8 @@ pub(crate) const MAX_WAITING: usize = 1024;
 const DEFAULT_DATAGRAM_BUFFER: u32 = 212_992;
 /// Least SO_RCVBUF, bytes: one full segment.
 const MIN_BUFFER: u32 = 2048;
+/// Most SO_RCVBUF and SO_SNDBUF, bytes. What SO_RCVBUFFORCE asks for beyond it is told, not given.
+pub(crate) const MAX_BUFFER: u32 = 4 << 20;
 
 /// A client.
 pub(crate) struct Client {
@@ -218,7 +220,7 @@ impl Client {
         let Some(bytes) = asked.or((!stream).then_some(DEFAULT_DATAGRAM_BUFFER)) else {
             return self.size_first_window(engine, socket);
         };
-        let bytes = bytes.max(MIN_BUFFER);
+        let bytes = bytes.clamp(MIN_BUFFER, MAX_BUFFER);
         let got = self.promise_areas(socket, bytes);
         // The core holds only those datagrams that arrive in one iteration.
         let core = if stream { bytes.min(got) } else { got };

@@ -12,6 +12,7 @@ use abi::option::OptionKey;
 use abi::{Errno, Family, SocketKind};
 use inet::{OptionName, SockOption};
 
+use crate::client::MAX_BUFFER;
 use crate::engine::Engine;
 use crate::refusal::Refusal;
 use crate::socket::{Socket, SocketState};
@@ -20,6 +21,7 @@ use crate::tx::LIMITS;
 mod ancillary;
 mod core;
 mod info;
+mod kept;
 mod multicast;
 mod numbers;
 mod paths;
@@ -30,17 +32,15 @@ use self::numbers::*;
 use self::value::OptionBytes;
 pub(crate) use self::value::SetValue;
 
-/// Most SO_RCVBUF, bytes.
-const MAX_BUFFER: u32 = 4 << 20;
+/// What getsockopt tells at least of a receive buffer.
+const LEAST_RECV_BUFFER: u64 = 2304;
+/// The same of a send buffer.
+const LEAST_SEND_BUFFER: u64 = 4608;
+/// Where the size is kept that a program has asked for.
+const SEND_BUFFER: OptionKey = OptionKey { level: SOL_SOCKET, name: SO_SNDBUF };
 
-/// Is it an option without effect? The server keeps its value for getsockopt. There is one queue to
-/// the device, so priorities mean nothing. The stack chooses ports as late as possible anyway.
-fn is_hint(level: i32, name: i32) -> bool {
-    matches!((level, name), (SOL_SOCKET, SO_PRIORITY) | (IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT))
-}
-
-/// Does the socket have options of this level? If not, Linux refuses getsockopt with EOPNOTSUPP and
-/// setsockopt with ENOPROTOOPT.
+/// Does the socket have options of this level? If not, Linux refuses getsockopt with EOPNOTSUPP, of
+/// an IPv6 socket with ENOPROTOOPT, and setsockopt with ENOPROTOOPT.
 fn has_level(socket: &Socket, level: i32) -> bool {
     match level {
         IPPROTO_TCP => socket.is_stream(),
@@ -60,16 +60,18 @@ pub(crate) fn get(
 ) -> Result<OptionBytes, Refusal> {
     let OptionKey { level, name } = key;
     if !has_level(socket, level) {
-        return Err(Errno::OPNOTSUPP.into());
+        return Err(match socket.family {
+            Family::V4 => Errno::OPNOTSUPP.into(),
+            Family::V6 => Errno::NOPROTOOPT.into(),
+        });
     }
     if level == SOL_SOCKET
         && let Some(value) = own(engine, socket, name)?
     {
         return Ok(value);
     }
-    if is_hint(level, name) {
-        let set = socket.hints.iter().find(|(hint, _)| *hint == key);
-        return Ok(OptionBytes::int(set.map_or(0, |(_, value)| *value)));
+    if let Some(value) = kept::get(socket, key)? {
+        return Ok(value);
     }
     if let Some(value) = ancillary::get(socket, key) {
         return Ok(value);
@@ -113,12 +115,18 @@ fn own(
         // As Linux: any room is enough.
         SO_SNDLOWAT => OptionBytes::int(1),
         SO_ACCEPTCONN => OptionBytes::int((socket.state == SocketState::Listening).into()),
-        SO_SNDBUF => OptionBytes::count(2 * socket.tx.limit),
+        SO_SNDBUF => OptionBytes::count(match kept::value(socket, SEND_BUFFER) {
+            Some(asked) => doubled(asked.cast_unsigned(), LEAST_SEND_BUFFER),
+            None => 2 * socket.tx.limit,
+        }),
         SO_OOBINLINE => OptionBytes::int(socket.urgent_inline.into()),
-        SO_RCVBUF if !socket.is_stream() => OptionBytes::count(2 * socket.rx.capacity() as u64),
-        SO_RCVBUF => match engine.stack.option(socket.handle, OptionName::RecvBuffer)? {
-            SockOption::RecvBuffer(bytes) => OptionBytes::count(2 * bytes as u64),
-            _ => return Ok(None),
+        SO_RCVBUF => match (socket.asked_recv, socket.is_stream()) {
+            (Some(asked), _) => OptionBytes::count(doubled(asked, LEAST_RECV_BUFFER)),
+            (None, false) => OptionBytes::count(2 * socket.rx.capacity() as u64),
+            (None, true) => match engine.stack.option(socket.handle, OptionName::RecvBuffer)? {
+                SockOption::RecvBuffer(bytes) => OptionBytes::count(2 * bytes as u64),
+                _ => return Ok(None),
+            },
         },
         _ => return Ok(None),
     }))
@@ -137,24 +145,19 @@ pub(crate) fn set(
     }
     match (level, name) {
         (SOL_SOCKET, SO_SNDBUF | SO_SNDBUFFORCE) => {
-            // As Linux: a negative size counts as a huge one.
-            let bytes = given.int(level)?.cast_unsigned();
+            let bytes = asked_buffer(given.int(level)?, name == SO_SNDBUFFORCE);
             socket.tx.limit = u64::from(bytes).clamp(*LIMITS.start(), *LIMITS.end());
             socket.tx.limited = true;
+            kept::keep(socket, SEND_BUFFER, bytes.cast_signed());
             return Ok(());
         }
         (SOL_SOCKET, SO_OOBINLINE) => {
             socket.urgent_inline = given.int(level)? != 0;
             return Ok(());
         }
-        (
-            SOL_SOCKET,
-            SO_TYPE | SO_ERROR | SO_DOMAIN | SO_PROTOCOL | SO_ACCEPTCONN | SO_COOKIE | SO_SNDLOWAT,
-        ) => return Err(Errno::NOPROTOOPT.into()),
-        _ if is_hint(level, name) => {
-            let value = given.int(level)?;
-            socket.hints.retain(|(hint, _)| *hint != key);
-            socket.hints.push((key, value));
+        (SOL_SOCKET, _) | (IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT)
+            if kept::set(socket, key, given)? =>
+        {
             return Ok(());
         }
         _ => {}
@@ -179,6 +182,20 @@ pub(crate) fn recv_buffer(key: OptionKey, given: SetValue<'_>) -> Result<Option<
     if key.level != SOL_SOCKET || !matches!(key.name, SO_RCVBUF | SO_RCVBUFFORCE) {
         return Ok(None);
     }
-    // As Linux: a negative size counts as a huge one.
-    Ok(Some(given.int(key.level)?.cast_unsigned().min(MAX_BUFFER)))
+    Ok(Some(asked_buffer(given.int(key.level)?, key.name == SO_RCVBUFFORCE)))
+}
+
+/// The size of a buffer that a program asks for, as Linux reads it: a negative one counts as a huge
+/// one, or with `force` as none; only `force` goes beyond [`MAX_BUFFER`].
+fn asked_buffer(size: i32, force: bool) -> u32 {
+    match (u32::try_from(size), force) {
+        (Ok(size), true) => size.min(i32::MAX.cast_unsigned() / 2),
+        (Err(_), true) => 0,
+        (size, false) => size.unwrap_or(u32::MAX).min(MAX_BUFFER),
+    }
+}
+
+/// What getsockopt tells of a buffer: twice the size, as Linux does for its own bookkeeping.
+fn doubled(asked: u32, least: u64) -> u64 {
+    (2 * u64::from(asked)).max(least)
 }

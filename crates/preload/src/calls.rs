@@ -7,6 +7,7 @@ mod host_loopback;
 mod identity;
 mod interfaces;
 mod io;
+mod last_received;
 mod lifecycle;
 mod mounts;
 mod msg;

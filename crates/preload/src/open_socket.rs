@@ -9,8 +9,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Instant, SystemTime};
 
 use rustix::event::PollFd;
 use rustix::io::Errno;
@@ -95,6 +95,8 @@ pub(crate) struct OpenSocket {
     has_owner: AtomicBool,
     /// TCP_INQ.
     tells_unread: AtomicBool,
+    /// What SIOCGSTAMP has told: how many datagrams there had been, and the last one's time.
+    last_received: Mutex<Option<(u64, SystemTime)>>,
     descriptors: AtomicUsize,
     watchers: Mutex<Vec<Weak<dyn SocketWatcher>>>,
 }
@@ -112,6 +114,7 @@ impl OpenSocket {
             shared: AtomicBool::new(false),
             has_owner: AtomicBool::new(false),
             tells_unread: AtomicBool::new(false),
+            last_received: Mutex::default(),
             descriptors: AtomicUsize::new(1),
             watchers: Mutex::default(),
         })
@@ -166,6 +169,11 @@ impl OpenSocket {
     /// Sets TCP_INQ.
     pub(crate) fn set_tells_unread(&self, on: bool) {
         self.tells_unread.store(on, Ordering::Relaxed);
+    }
+
+    /// What SIOCGSTAMP has told: how many datagrams there had been, and the last one's time.
+    pub(crate) fn last_received(&self) -> MutexGuard<'_, Option<(u64, SystemTime)>> {
+        self.last_received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// May other processes hold descriptors of it?

@@ -1,5 +1,6 @@
 /* Options of sockets: reading, setting, reading back, each with right and wrong lengths. */
 #include "table.h"
+#include <linux/sockios.h>
 #include <stdint.h>
 
 #ifndef IP_BIND_ADDRESS_NO_PORT
@@ -72,6 +73,51 @@ static void run_get(struct scene *scene, long level, long option)
 	result(getsockopt(scene->socket, level, option, &len, NULL));
 }
 
+/* A buffer's size, and what is told of it. */
+static void run_buffer(struct scene *scene, long option, long value)
+{
+	int size = (int)value;
+	int told = option == SO_SNDBUF || option == SO_SNDBUFFORCE ? SO_SNDBUF : SO_RCVBUF;
+	result(setsockopt(scene->socket, SOL_SOCKET, option, &size, sizeof size));
+	socklen_t len = sizeof size;
+	if (result(getsockopt(scene->socket, SOL_SOCKET, told, &size, &len)) == 0)
+		say(" %d", size);
+}
+
+/* The name of a device, given with `len` bytes, and the name that is told into rooms. */
+static void device(struct scene *scene, const char *name, socklen_t len)
+{
+	result(setsockopt(scene->socket, SOL_SOCKET, SO_BINDTODEVICE, name, len));
+	for (socklen_t room = 0; room <= 32; room += 8) {
+		char bytes[32] = "";
+		socklen_t told = room;
+		if (result(getsockopt(scene->socket, SOL_SOCKET, SO_BINDTODEVICE, bytes, &told)) == 0) {
+			say(" len=%u", told);
+			say_bytes("name", bytes, told);
+		}
+	}
+	say(" |");
+}
+
+static void run_device(struct scene *scene, long unused, long also_unused)
+{
+	(void)unused;
+	(void)also_unused;
+	device(scene, "lo", 3);
+	device(scene, "none0", 6);
+	device(scene, "lox", 2);
+	device(scene, "", 1);
+	device(scene, NULL, 0);
+}
+
+/* The time of the last datagram, of which there is none. */
+static void run_stamp(struct scene *scene, long request, long unused)
+{
+	(void)unused;
+	long time[2];
+	result(ioctl(scene->socket, request, time));
+}
+
 static void set(struct scene *scene, int level, int option, int value)
 {
 	result(setsockopt(scene->socket, level, option, &value, sizeof value));
@@ -137,6 +183,12 @@ static const struct call CALLS[] = {
 	GET(SOL_SOCKET, SO_SNDBUF),
 	GET(SOL_SOCKET, SO_RCVBUF),
 	GET(SOL_SOCKET, SO_PEERCRED),
+	BOTH(SOL_SOCKET, SO_PEERGROUPS),
+	BOTH(SOL_SOCKET, SO_BPF_EXTENSIONS),
+	BOTH(SOL_SOCKET, SO_CNX_ADVICE),
+	BOTH(SOL_SOCKET, SO_PASSSEC),
+	BOTH(SOL_SOCKET, SO_WIFI_STATUS),
+	BOTH(SOL_SOCKET, SO_NOFCS),
 	GET(SOL_SOCKET, SO_PEERNAME),
 	GET(SOL_SOCKET, SO_PEERSEC),
 	GET(SOL_SOCKET, SO_COOKIE),
@@ -235,6 +287,33 @@ static const struct call CALLS[] = {
 	GET(IPPROTO_TCP, TCP_ULP),
 	BYTES(IPPROTO_TCP, TCP_REPAIR),
 	BOTH(IPPROTO_TCP, 200),
+	{ "buffer SO_RCVBUF 0", ANY | BASIC, run_buffer, SO_RCVBUF, 0 },
+	{ "buffer SO_RCVBUF 1", ANY | BASIC, run_buffer, SO_RCVBUF, 1 },
+	{ "buffer SO_RCVBUF 2304", ANY | BASIC, run_buffer, SO_RCVBUF, 2304 },
+	{ "buffer SO_RCVBUF 4608", ANY | BASIC, run_buffer, SO_RCVBUF, 4608 },
+	{ "buffer SO_RCVBUF 65537", ANY | BASIC, run_buffer, SO_RCVBUF, 65537 },
+	{ "buffer SO_SNDBUF 0", ANY | BASIC, run_buffer, SO_SNDBUF, 0 },
+	{ "buffer SO_SNDBUF 1", ANY | BASIC, run_buffer, SO_SNDBUF, 1 },
+	{ "buffer SO_SNDBUF 2304", ANY | BASIC, run_buffer, SO_SNDBUF, 2304 },
+	{ "buffer SO_SNDBUF 4608", ANY | BASIC, run_buffer, SO_SNDBUF, 4608 },
+	{ "buffer SO_SNDBUF 65537", ANY | BASIC, run_buffer, SO_SNDBUF, 65537 },
+	{ "buffer SO_RCVBUFFORCE 0", ANY | BASIC, run_buffer, SO_RCVBUFFORCE, 0 },
+	{ "buffer SO_RCVBUFFORCE 1", ANY | BASIC, run_buffer, SO_RCVBUFFORCE, 1 },
+	{ "buffer SO_RCVBUFFORCE 2304", ANY | BASIC, run_buffer, SO_RCVBUFFORCE, 2304 },
+	{ "buffer SO_RCVBUFFORCE 4608", ANY | BASIC, run_buffer, SO_RCVBUFFORCE, 4608 },
+	{ "buffer SO_RCVBUFFORCE 65537", ANY | BASIC, run_buffer, SO_RCVBUFFORCE, 65537 },
+	{ "buffer SO_RCVBUFFORCE -1", ANY | BASIC, run_buffer, SO_RCVBUFFORCE, -1 },
+	{ "buffer SO_RCVBUFFORCE 8000000", ANY | BASIC, run_buffer, SO_RCVBUFFORCE, 8000000 },
+	{ "buffer SO_SNDBUFFORCE 0", ANY | BASIC, run_buffer, SO_SNDBUFFORCE, 0 },
+	{ "buffer SO_SNDBUFFORCE 1", ANY | BASIC, run_buffer, SO_SNDBUFFORCE, 1 },
+	{ "buffer SO_SNDBUFFORCE 2304", ANY | BASIC, run_buffer, SO_SNDBUFFORCE, 2304 },
+	{ "buffer SO_SNDBUFFORCE 4608", ANY | BASIC, run_buffer, SO_SNDBUFFORCE, 4608 },
+	{ "buffer SO_SNDBUFFORCE 65537", ANY | BASIC, run_buffer, SO_SNDBUFFORCE, 65537 },
+	{ "buffer SO_SNDBUFFORCE -1", ANY | BASIC, run_buffer, SO_SNDBUFFORCE, -1 },
+	{ "buffer SO_SNDBUFFORCE 8000000", ANY | BASIC, run_buffer, SO_SNDBUFFORCE, 8000000 },
+	{ "bind to a device", ANY | BASIC, run_device, 0, 0 },
+	{ "ioctl(SIOCGSTAMP)", ANY | BASIC, run_stamp, SIOCGSTAMP, 0 },
+	{ "ioctl(SIOCGSTAMPNS)", ANY | BASIC, run_stamp, SIOCGSTAMPNS, 0 },
 	{ "congestion reno", TCP | BASIC, run_congestion, 0, 0 },
 	{ "congestion cubic", TCP | BASIC, run_congestion, 1, 0 },
 	{ "congestion unknown", TCP | BASIC, run_congestion, 2, 0 },

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use sockets::SocketKind;
 
 use super::interfaces;
+use super::last_received;
 use super::lifecycle::duplicate;
 use crate::descriptors::{TABLE, is_socket, socket};
 use crate::edge::Return;
@@ -84,6 +85,10 @@ unsafe fn control_device(fd: c_int, request: c_ulong, arg: *mut c_char) -> Outco
         // SAFETY: the program says that it points to an int, or it is null.
         *unsafe { place.as_mut() }.ok_or(Errno::FAULT)? = answer;
         return Ok(0);
+    }
+    // SAFETY: passed on from the program.
+    if let Some(told) = unsafe { last_received::control(&*socket(fd)?, request, arg) } {
+        return told.map(|()| 0);
     }
     // SAFETY: passed on from the program.
     if let Some(outcome) = unsafe { interfaces::control(request, arg) } {

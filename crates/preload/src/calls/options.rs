@@ -13,20 +13,29 @@ use core::time::Duration;
 use abi::option::GET_MOST;
 use libc::{SOL_SOCKET, socklen_t, timeval};
 use rustix::io::Errno;
-use sockets::SocketKind;
+use rustix::thread::CapabilitySet;
+use sockets::{Family, SocketKind};
 
 use crate::descriptors::{is_socket, socket};
 use crate::errno::Outcome;
 use crate::interpose::interpose;
 use crate::open_socket::{OpenSocket, Timeout};
 use crate::retaking::repeated;
-use crate::sockaddr::room_for;
+use crate::sockaddr::{room_for, to_bytes};
 use crate::time;
 
 const INT: usize = size_of::<c_int>();
 /// tcp(7)'s, which libc lacks.
 const TCP_CC_INFO: c_int = 26;
 const TCP_INQ: c_int = 36;
+// Linux's, which libc lacks.
+const SO_COOKIE: c_int = 57;
+const SO_BINDTOIFINDEX: c_int = 62;
+const SO_PREFER_BUSY_POLL: c_int = 69;
+const IPPROTO_UDPLITE: c_int = 136;
+/// Rights of the program's user.
+const NET_ADMIN: CapabilitySet = CapabilitySet::NET_ADMIN;
+const NET_RAW: CapabilitySet = CapabilitySet::NET_RAW;
 const TIMEVAL: usize = size_of::<timeval>();
 /// No option's value is longer. Bytes beyond are ignored.
 const SET_LONGEST: usize = 512;
@@ -50,6 +59,7 @@ pub(super) fn get(entry: &OpenSocket, level: c_int, name: c_int, room: usize) ->
             libc::SO_TYPE => {
                 return Ok(int(if stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM }));
             }
+            libc::SO_PEERNAME => return peer_name(entry),
             libc::SO_ACCEPTCONN => return Ok(int(socket.is_listening().into())),
             _ => {}
         }
@@ -164,6 +174,69 @@ fn int_of_bytes(bytes: &[u8]) -> c_int {
     bytes.first_chunk().map_or(-1, |int| c_int::from_ne_bytes(*int))
 }
 
+/// Does the socket have options of this level? As on Linux, of others nothing else is looked at.
+fn has_level(entry: &OpenSocket, level: c_int) -> bool {
+    let kind = entry.socket.kind();
+    match level {
+        SOL_SOCKET | libc::IPPROTO_IP => true,
+        libc::IPPROTO_IPV6 => entry.socket.family() == Family::V6,
+        libc::IPPROTO_TCP => kind == SocketKind::Stream,
+        libc::IPPROTO_UDP => kind != SocketKind::Stream,
+        IPPROTO_UDPLITE => kind == SocketKind::UdpLite,
+        _ => false,
+    }
+}
+
+/// The errors of getsockopt that depend on the room for the value, beside those for all options.
+fn check_room(key: (c_int, c_int), value: &[u8], room: usize) -> Outcome<()> {
+    let least = match key {
+        (SOL_SOCKET, SO_COOKIE) => size_of::<u64>(),
+        (SOL_SOCKET, libc::SO_BINDTODEVICE) if !value.is_empty() => libc::IFNAMSIZ,
+        // Linux fails where there is more room than the address needs.
+        (SOL_SOCKET, libc::SO_PEERNAME) if room > value.len() => return Err(Errno::INVAL),
+        _ => 0,
+    };
+    if room < least { Err(Errno::INVAL) } else { Ok(()) }
+}
+
+/// The peer's address, as SO_PEERNAME gives it.
+fn peer_name(entry: &OpenSocket) -> Outcome<Bytes> {
+    let address = entry.socket.peer_addr().map_err(|_| Errno::NOTCONN)?;
+    let (bytes, len) = to_bytes(address, entry.socket.family())?;
+    Ok(bytes.get(..len).unwrap_or_default().to_vec())
+}
+
+/// Whether the program has the right to set an option to this value.
+///
+/// # Errors
+/// Linux's where it has not.
+fn check_right(entry: &OpenSocket, name: c_int, bytes: &[u8]) -> Outcome<()> {
+    let Some(value) = bytes.first_chunk().map(|int| c_int::from_ne_bytes(*int)) else {
+        return Ok(());
+    };
+    let (needed, refusal) = match name {
+        libc::SO_SNDBUFFORCE | libc::SO_RCVBUFFORCE => (NET_ADMIN, Errno::PERM),
+        libc::SO_MARK => (NET_ADMIN.union(NET_RAW), Errno::PERM),
+        libc::SO_PRIORITY if !(0..=6).contains(&value) => (NET_ADMIN.union(NET_RAW), Errno::PERM),
+        libc::SO_BUSY_POLL if value > int_option(entry, name) => (NET_ADMIN, Errno::PERM),
+        SO_PREFER_BUSY_POLL if value != 0 => (NET_ADMIN, Errno::PERM),
+        libc::SO_DEBUG if value != 0 => (NET_ADMIN, Errno::ACCESS),
+        libc::SO_BINDTODEVICE | SO_BINDTOIFINDEX if int_option(entry, SO_BINDTOIFINDEX) != 0 => {
+            (NET_RAW, Errno::PERM)
+        }
+        _ => return Ok(()),
+    };
+    let effective = rustix::thread::capabilities(None)?.effective;
+    if effective.intersects(needed) { Ok(()) } else { Err(refusal) }
+}
+
+/// The value of an option of SOL_SOCKET, 0 if there is none.
+fn int_option(entry: &OpenSocket, name: c_int) -> c_int {
+    let mut bytes = [0; INT];
+    let got = entry.socket.option(SOL_SOCKET, name, &mut bytes);
+    if got.is_ok() { c_int::from_ne_bytes(bytes) } else { 0 }
+}
+
 unsafe fn get_option(
     fd: c_int,
     (level, name): (c_int, c_int),
@@ -171,10 +244,17 @@ unsafe fn get_option(
     len: *mut socklen_t,
 ) -> Outcome<c_int> {
     let entry = socket(fd)?;
+    if !has_level(&entry, level) {
+        return Err(match entry.socket.family() {
+            Family::V4 => Errno::OPNOTSUPP,
+            Family::V6 => Errno::NOPROTOOPT,
+        });
+    }
     // SAFETY: the program says that it is null or valid.
     let len = unsafe { len.as_mut() }.ok_or(Errno::FAULT)?;
     let room = room_for(*len, GET_MOST)?;
     let bytes = get(&entry, level, name, room)?;
+    check_room((level, name), &bytes, room)?;
     let bytes = fitted(level, &bytes, room);
     if value.is_null() && !bytes.is_empty() {
         return Err(Errno::FAULT);
@@ -194,6 +274,9 @@ unsafe fn set_option(
 ) -> Outcome<c_int> {
     let entry = socket(fd)?;
     let len = room_for(len, SET_LONGEST)?;
+    if !has_level(&entry, level) {
+        return Err(Errno::NOPROTOOPT);
+    }
     if value.is_null() && len > 0 {
         return Err(Errno::FAULT);
     }
@@ -202,6 +285,9 @@ unsafe fn set_option(
         // SAFETY: not null, and the program says that so many bytes are readable.
         len => unsafe { core::slice::from_raw_parts(value.cast::<u8>(), len) },
     };
+    if level == SOL_SOCKET {
+        check_right(&entry, name, bytes)?;
+    }
     set(&entry, level, name, bytes)?;
     Ok(0)
 }

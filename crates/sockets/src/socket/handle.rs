@@ -384,6 +384,12 @@ impl Socket {
         self.0.recv.readable_len(&self.0.core)
     }
 
+    /// Bytes of a stream, or datagrams, that the program has received.
+    #[must_use]
+    pub fn received_count(&self) -> u64 {
+        self.0.recv.received_count()
+    }
+
     /// Is the next byte to be received the urgent one: sockatmark(3), SIOCATMARK?
     #[must_use]
     pub fn is_at_mark(&self) -> bool {

@@ -58,6 +58,11 @@ impl RecvHalf {
         })
     }
 
+    /// Bytes or datagrams that the program has received.
+    pub(super) fn received_count(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
     /// Receives the bytes that a stream has now, or one datagram.
     pub(super) fn recv(
         &self,
