@@ -2,7 +2,7 @@
 
 use crate::attention::Attention;
 use crate::block::{capacity, compare, provision, transfer};
-use crate::call::{Call, Failure, Plan, Planned, Reply};
+use crate::call::{Call, Failure, Plan, Planned, Reply, no_such_lun};
 use crate::copy;
 use crate::inquiry;
 use crate::mode;
@@ -48,8 +48,11 @@ pub(crate) fn attentions(call: &mut Call<'_>) -> Result<(), Failure> {
         return Ok(());
     }
     let nexus = call.origin.nexus;
-    match call.unit_mut()?.take_attention(nexus) {
+    let unit = call.unit_mut()?;
+    match unit.take_attention(nexus) {
         Some(attention) => Err(attention.sense().into()),
+        // The one that the nexus means is gone.
+        None if unit.is_strange_to(nexus) => Err(no_such_lun()),
         None => Ok(()),
     }
 }

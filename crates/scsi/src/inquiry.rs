@@ -13,6 +13,9 @@ use crate::wire::{clamp16, padded};
 /// Pages of a unit, in ascending order.
 const PAGES: [u8; 7] = [0x00, 0x80, 0x83, 0x8f, 0xb0, 0xb1, 0xb2];
 
+/// Those that tell which unit it is.
+const NAMES: [u8; 2] = [0x80, 0x83];
+
 /// Peripheral device type of a block device, and of the REPORT LUNS well known unit.
 const BLOCK_DEVICE: u8 = 0x00;
 const WELL_KNOWN: u8 = 0x1e;
@@ -30,6 +33,10 @@ pub(crate) fn inquiry(call: &mut Call<'_>) -> Planned {
     } else {
         standard(&call.state.config, Subject::Unit(&unit.config))
     };
+    if evpd && NAMES.contains(&page) {
+        let nexus = call.origin.nexus;
+        call.unit_mut()?.introduce(nexus);
+    }
     call.data(data, allocation)
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct LogicalUnit {
     pub(crate) prevents: BTreeSet<NexusId>,
     /// The medium is there.
     pub(crate) loaded: bool,
+    /// Nexuses that knew another unit by this number, and have not asked which one this is.
+    strangers: BTreeSet<NexusId>,
     attentions: BTreeMap<NexusId, AttentionSet>,
 }
 
@@ -38,6 +40,7 @@ impl LogicalUnit {
             reserved_by: None,
             prevents: BTreeSet::new(),
             loaded: true,
+            strangers: BTreeSet::new(),
             attentions: BTreeMap::new(),
             config,
         }
@@ -54,6 +57,24 @@ impl LogicalUnit {
 
     pub(crate) const fn can_anchor(&self) -> bool {
         matches!(self.config.provisioning, Provisioning::Thin { anchor: true, .. })
+    }
+
+    /// Does the nexus take it for the unit that had its number before?
+    pub(crate) fn is_strange_to(&self, nexus: NexusId) -> bool {
+        self.strangers.contains(&nexus)
+    }
+
+    /// The nexus has heard which unit it is.
+    pub(crate) fn introduce(&mut self, nexus: NexusId) {
+        self.strangers.remove(&nexus);
+    }
+
+    /// These nexuses knew another unit by its number.
+    pub(crate) fn estrange(&mut self, nexuses: BTreeSet<NexusId>) {
+        for nexus in &nexuses {
+            self.attend(*nexus, Attention::LunsChanged);
+        }
+        self.strangers = nexuses;
     }
 
     /// Makes a condition wait for a nexus.
@@ -81,6 +102,7 @@ impl LogicalUnit {
     /// The nexus is gone: what it had at the unit ends (SAM-5 6.3.4).
     pub(crate) fn forget(&mut self, nexus: NexusId) {
         self.attentions.remove(&nexus);
+        self.strangers.remove(&nexus);
         self.prevents.remove(&nexus);
         self.reserved_by = self.reserved_by.filter(|holder| *holder != nexus);
     }
@@ -93,11 +115,21 @@ impl LogicalUnit {
     }
 }
 
+/// A unit that is gone, and the nexuses that may still mean it by its number.
+#[derive(Debug)]
+pub(crate) struct FormerUnit {
+    /// What named it.
+    pub(crate) name: ([u8; 8], String),
+    pub(crate) nexuses: BTreeSet<NexusId>,
+}
+
 /// All that a target knows.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) config: TargetConfig,
     pub(crate) units: BTreeMap<LunNumber, LogicalUnit>,
+    /// The last unit of each number that has none, as long as a nexus may mean it.
+    pub(crate) former: BTreeMap<LunNumber, FormerUnit>,
     pub(crate) nexuses: BTreeMap<NexusId, Registrant>,
     /// Of those nexuses that may not write every unit.
     pub(crate) rights: BTreeMap<NexusId, UnitRights>,

@@ -14,7 +14,7 @@ use crate::registry::{Registrant, Registry};
 use crate::results::CopyTable;
 use crate::rights::{UnitRight, UnitRights};
 use crate::sense::{Sense, SenseCode};
-use crate::state::{LogicalUnit, State};
+use crate::state::{FormerUnit, LogicalUnit, State};
 use crate::step::{MediumError, MediumOperation, MediumOutput, ReadTo, Step};
 use crate::table::{self, Lookup};
 use crate::task::{Command, OpenTask, Task, TaskAttribute, internal_failure, respond};
@@ -44,12 +44,15 @@ impl Target {
         {
             return out_of_range("the list of ports");
         }
-        let (units, nexuses, rights) = Default::default();
+        let (units, former, nexuses, rights) = Default::default();
         let copies = CopyTable::default();
-        Ok(Self { state: State { config, units, nexuses, rights, copies } })
+        Ok(Self { state: State { config, units, former, nexuses, rights, copies } })
     }
 
-    /// Adds a unit. Each nexus learns it by a unit attention.
+    /// Adds a unit. Each nexus learns it by a unit attention. A nexus that knew another unit by the
+    /// number gets nothing done at this one before it has asked which one it is: by INQUIRY, for the
+    /// page with the designators or the serial number. What it had sent to the other unit must not
+    /// be carried out at this one.
     ///
     /// # Errors
     ///
@@ -77,9 +80,13 @@ impl Target {
             Some(saved) => Registry::load(saved).ok_or(TargetError::Stored("reservations"))?,
             None => Registry::default(),
         };
+        let name = name_of(&config);
         let mut unit = LogicalUnit::new(config, mode, registry);
         for nexus in self.state.nexuses.keys() {
             unit.attend(*nexus, Attention::PowerOn);
+        }
+        if let Some(former) = self.state.former.remove(&lun).filter(|former| former.name != name) {
+            unit.estrange(former.nexuses);
         }
         self.luns_changed(lun);
         self.state.units.insert(lun, unit);
@@ -92,7 +99,9 @@ impl Target {
     ///
     /// [`TargetError::NoSuchLun`].
     pub fn remove_lun(&mut self, lun: LunNumber) -> Result<(), TargetError> {
-        self.state.units.remove(&lun).ok_or(TargetError::NoSuchLun)?;
+        let unit = self.state.units.remove(&lun).ok_or(TargetError::NoSuchLun)?;
+        let nexuses = self.state.nexuses.keys().copied().collect();
+        self.state.former.insert(lun, FormerUnit { name: name_of(&unit.config), nexuses });
         self.luns_changed(lun);
         Ok(())
     }
@@ -224,6 +233,10 @@ impl Target {
         for unit in self.state.units.values_mut() {
             unit.forget(nexus);
         }
+        self.state.former.retain(|_, former| {
+            former.nexuses.remove(&nexus);
+            !former.nexuses.is_empty()
+        });
     }
 
     /// LOGICAL UNIT RESET (SAM-5 7.7). The shell aborts the unit's tasks.
@@ -389,6 +402,11 @@ impl Target {
     fn descriptor_sense(&self, lun: LunNumber) -> bool {
         self.state.units.get(&lun).is_some_and(|unit| unit.mode.descriptor_sense)
     }
+}
+
+/// What names a unit to initiators.
+fn name_of(unit: &LunConfig) -> ([u8; 8], String) {
+    (crate::inquiry::naa(unit), unit.serial.clone())
 }
 
 /// Whether an output is one of the operation.

@@ -1,9 +1,13 @@
 //! A copy under way: reads a piece of a segment, writes it, goes on.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 
 use crate::call::{Call, Failure, Plan, Planned, Reply, Then, Work, medium_sense};
 use crate::copy::list::{CopyPlan, Keep, parse};
+use crate::id::LunNumber;
+use crate::inquiry::naa;
 use crate::limits::PREFERRED_TRANSFER_BYTES;
 use crate::locks::{Claim, Hold};
 use crate::results::CopyResult;
@@ -26,13 +30,18 @@ impl Work for CopyList {
             [read, write]
         });
         call.origin.access.claims = claims.collect();
-        Box::new(CopyRun { plan, segment: 0, done: 0, bytes: 0, length: 0 }).next(call)
+        let luns = plan.segments.iter().flat_map(|segment| [segment.from.0, segment.to.0]);
+        let units = luns.filter_map(|lun| Some((lun, naa(&call.state.units.get(&lun)?.config))));
+        let units = units.collect();
+        Box::new(CopyRun { plan, units, segment: 0, done: 0, bytes: 0, length: 0 }).next(call)
     }
 }
 
 #[derive(Debug)]
 struct CopyRun {
     plan: CopyPlan,
+    /// What names the units: others may come in their places.
+    units: BTreeMap<LunNumber, [u8; 8]>,
     /// The present segment, and how many of its bytes are done.
     segment: usize,
     done: u64,
@@ -55,6 +64,7 @@ impl CopyRun {
             return Ok(Plan::Reply(Reply::good()));
         };
         let (lun, range) = segment.from;
+        self.is_there(call, lun)?;
         let len = (range.len - self.done).min(u64::from(PREFERRED_TRANSFER_BYTES));
         let offset = range.offset + self.done;
         let operation = MediumOperation::Read { offset, len, to: ReadTo::Task };
@@ -66,12 +76,22 @@ impl CopyRun {
             return Err(Sense::internal().into());
         };
         let (lun, range) = segment.to;
+        self.is_there(call, lun)?;
         let cached = call.state.units.get(&lun).is_some_and(|unit| unit.mode.write_cache);
         self.length = bytes.len() as u64;
         let (offset, len) = (range.offset + self.done, self.length);
         let from = WriteFrom::Bytes(bytes);
         let operation = MediumOperation::Write { offset, len, fua: !cached, from };
         Ok(Plan::Medium { lun, operation, then: Then::Work(self) })
+    }
+
+    /// Is the unit of this number the one that the list names?
+    fn is_there(&self, call: &Call<'_>, lun: LunNumber) -> Result<(), Failure> {
+        let now = call.state.units.get(&lun).map(|unit| naa(&unit.config));
+        match now.is_some() && now.as_ref() == self.units.get(&lun) {
+            true => Ok(()),
+            false => Err(Sense::new(SenseKey::CopyAborted, SenseCode::TARGET_UNREACHABLE).into()),
+        }
     }
 
     /// Keeps the result, if the list wants it kept.

@@ -1,6 +1,6 @@
 //! Units, nexuses, and the configuration.
 
-use super::world::{A, LUN, World, config, port};
+use super::world::{A, B, LUN, World, config, port};
 use crate::{
     BlockSize, InitiatorPort, LunConfig, LunNumber, NexusId, Provisioning, Target, TargetConfig,
     TargetError,
@@ -115,4 +115,59 @@ fn a_unit_that_goes_ends_its_tasks() {
     world.target.data_out(&mut task, vec![1; 512].into());
     let response = task.response().unwrap();
     assert_eq!(response.sense[12], 0x25);
+}
+
+/// What was meant for a unit is not done at another one that has its number now.
+#[test]
+fn another_unit_under_the_same_number_has_to_be_asked_for() {
+    for page in [0x83, 0x80] {
+        let mut world = World::new(config());
+        let write = |world: &mut World, nexus| {
+            world.run(nexus, &[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], &[7; 512], 0)
+        };
+        write(&mut world, A).good();
+        world.target.remove_lun(LUN).unwrap();
+        write(&mut world, A).bad(5, 0x2500);
+        let other = LunConfig { identifier: 99, serial: "other".to_owned(), ..config() };
+        world.add(LUN, other);
+        for nexus in [A, B] {
+            // Commands that were on their way together.
+            write(&mut world, nexus).bad(6, 0x2900);
+            write(&mut world, nexus).bad(6, 0x3f0e);
+            for _ in 0..3 {
+                write(&mut world, nexus).bad(5, 0x2500);
+            }
+            world.run(nexus, &[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], &[], 512).bad(5, 0x2500);
+            world.run(nexus, &[0x12, 0, 0, 0, 36, 0], &[], 36).good();
+            write(&mut world, nexus).bad(5, 0x2500);
+        }
+        assert_eq!(world.disks[&LUN].bytes[..512], [0; 512], "nothing is written");
+        world.run(A, &[0x12, 1, page, 0, 255, 0], &[], 255).good();
+        write(&mut world, A).good();
+        write(&mut world, B).bad(5, 0x2500);
+    }
+}
+
+#[test]
+fn the_same_unit_may_come_back() {
+    let mut world = World::new(config());
+    world.target.remove_lun(LUN).unwrap();
+    world.add(LUN, config());
+    world.run(A, &[0; 6], &[], 0).bad(6, 0x2900);
+    world.run(A, &[0; 6], &[], 0).good();
+}
+
+#[test]
+fn a_nexus_that_knew_no_other_unit_need_not_ask() {
+    let mut world = World::new(config());
+    world.target.remove_lun(LUN).unwrap();
+    let other = LunConfig { identifier: 99, serial: "other".to_owned(), ..config() };
+    world.target.remove_nexus(A);
+    world.target.add_nexus(A, port("iqn.a"), 1).unwrap();
+    world.add(LUN, other);
+    world.run(A, &[0; 6], &[], 0).bad(6, 0x2900);
+    world.run(A, &[0; 6], &[], 0).good();
+    world.run(B, &[0; 6], &[], 0).bad(6, 0x2900);
+    world.run(B, &[0; 6], &[], 0).bad(6, 0x3f0e);
+    world.run(B, &[0; 6], &[], 0).bad(5, 0x2500);
 }
