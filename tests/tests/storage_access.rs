@@ -96,9 +96,9 @@ fn users_prove_who_they_are_and_so_does_the_target() {
     let url = format!("iscsi://{STACK}");
     let list = |options: &[&str]| tasuki(&world, &[&["disk", "ls", &url], options].concat());
     for (options, code, sentence) in [
-        (&[][..], 119, "AuthenticationFailure"),
-        (&["--user", "alice", "--secret-file", "bob.secret"], 119, "AuthenticationFailure"),
-        (&["--user", "carol", "--secret-file", "alice.secret"], 119, "AuthenticationFailure"),
+        (&[][..], 119, "the proof of who this is lacks or is wrong"),
+        (&["--user", "alice", "--secret-file", "bob.secret"], 119, "the proof of who this is lacks or is wrong"),
+        (&["--user", "carol", "--secret-file", "alice.secret"], 119, "the proof of who this is lacks or is wrong"),
         (
             &[&alice[..], &["--target-secret-file", "wrong.secret"]].concat(),
             119,

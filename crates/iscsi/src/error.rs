@@ -6,10 +6,10 @@ use crate::pdu_error::PduError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// The digest of a header is wrong (7.8): the end of the PDU is unknown.
-    #[error("the peer sent a header with a wrong digest")]
+    #[error("the peer sent a header with a wrong digest: it was damaged on its way")]
     HeaderDigest,
     /// The digest of a payload is wrong, and the PDU is one that this end cannot do without.
-    #[error("the peer sent a payload with a wrong digest (operation {0:#04x})")]
+    #[error("a payload came with a wrong digest: it was damaged on its way (operation {0:#04x})")]
     DataDigest(u8),
     /// A payload is longer than this end's MaxRecvDataSegmentLength.
     #[error("the peer sent a payload of {length} bytes; at most {most} are agreed")]

@@ -67,6 +67,14 @@ pub struct KeySettings {
     pub time_to_retain: u16,
 }
 
+impl KeySettings {
+    /// The default, with these digests of headers and of payloads.
+    #[must_use]
+    pub fn with_digests(digest: DigestPreference) -> Self {
+        Self { header_digest: digest, data_digest: digest, ..Self::default() }
+    }
+}
+
 impl Default for KeySettings {
     fn default() -> Self {
         Self {

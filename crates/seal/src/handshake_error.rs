@@ -32,7 +32,10 @@ pub enum HandshakeError {
     #[error("the TLS handshake failed: {0}")]
     Tls(rustls::Error),
     /// The handshake did not agree on the ALPN protocol `tasuki-seal/1`.
-    #[error("the peer did not agree on the ALPN protocol tasuki-seal/1")]
+    #[error(
+        "the peer did not agree on the ALPN protocol tasuki-seal/1: it may speak TLS, at an address \
+         that begins with iscsi+tls://"
+    )]
     WrongProtocol,
     /// The peer's credential cannot be read.
     #[error("the peer's key or certificate cannot be read")]
@@ -41,7 +44,7 @@ pub enum HandshakeError {
     #[error("the server sent a TLS record after its Finished, where sealed records begin")]
     TlsAfterSwitch,
     /// The stream ended within the handshake. A client that refuses a server ends it so.
-    #[error("the stream ended within the handshake, after {received} bytes of the peer's")]
+    #[error("{}", truncated(*.received))]
     Truncated {
         /// Bytes of the peer's that had come.
         received: usize,
@@ -61,6 +64,15 @@ pub enum HandshakeError {
     /// The cryptographic library failed.
     #[error("the cryptographic library could not derive a key")]
     Library,
+}
+
+fn truncated(received: usize) -> String {
+    match received {
+        0 => "the other end closed the connection before it said anything: it may speak plain \
+              iSCSI, at an address that begins with iscsi://"
+            .to_owned(),
+        _ => format!("the stream ended within the handshake, after {received} bytes of the peer's"),
+    }
 }
 
 impl HandshakeError {

@@ -23,7 +23,7 @@ pub enum OpenError {
         flags: u8,
     },
     /// The length is not one that this kind of record can have here.
-    #[error("a record of kind {kind:?} has length {length}; at most {most} are taken")]
+    #[error("a record of kind {kind} has length {length}; at most {most} are taken")]
     BadLength {
         /// The record's kind.
         kind: Kind,
@@ -52,7 +52,7 @@ pub enum OpenError {
     #[error("a record's padding is not 0x80 and zeros after some content")]
     BadPadding,
     /// The first record is not a Hello, or a later one is.
-    #[error("a record of kind {kind:?} out of its place: the first record alone is a Hello")]
+    #[error("a record of kind {kind} out of its place: the first record alone is a Hello")]
     HelloOutOfPlace {
         /// The record's kind.
         kind: Kind,

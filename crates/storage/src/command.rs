@@ -395,7 +395,9 @@ mod tests {
             luns,
             portal,
             transport: crate::PortalTransport::Plain,
+            digest: crate::DigestPreference::default(),
             state: None,
+            register: crate::IdentityRegister::default(),
             access: AccessPolicy::default(),
         })
         .unwrap()

@@ -8,12 +8,13 @@
 //! Reading, writing, timers and commands are tasks of one thread that share the protocol's state.
 //! Data-in lies where it was read until it is written to the stream.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use iscsi::pdu::LoginStatus;
+use iscsi::pdu::{LoginStatus, RejectReason};
 use iscsi::target::{CloseReason, LoginInfo, TargetCommand};
 use iscsi::{ProtocolError, TargetEvent, Transmit};
 use sockets::Client;
@@ -23,7 +24,7 @@ use tokio::sync::mpsc;
 use crate::counters::TargetCounters;
 use crate::portal::Portal;
 use crate::session::{Ends, RunningTask, Session};
-use crate::stream::{StreamProtocol, StreamSignals};
+use crate::stream::{StreamProtocol, StreamSignals, begins_tls};
 use crate::transport::{Opened, TransportError};
 use crate::{command, management, stream};
 
@@ -40,7 +41,7 @@ pub(crate) async fn serve(
     ends: Ends,
     random: [u8; 64],
 ) {
-    let session = Session::new(&portal.device, &portal.sessions, client, ends, random);
+    let session = Session::new(portal.shared(), client, ends, random);
     portal.expect_login(&session);
     let opened = tokio::select! {
         opened = portal.transport().accept(client, stream) => Some(opened),
@@ -61,7 +62,9 @@ pub(crate) async fn serve(
 
 /// Serves a protected stream until it is over.
 async fn converse(portal: &Rc<Portal>, session: &Rc<Session>, opened: Opened) {
-    let connection = Connection { portal: Rc::clone(portal), session: Rc::clone(session) };
+    let (portal, session) = (Rc::clone(portal), Rc::clone(session));
+    let connection = Connection { portal, session, is_new: Cell::new(true) };
+    let session = &connection.session;
     session.identify(opened.peer, opened.sealed);
     let until = async {
         tokio::select! {
@@ -81,6 +84,8 @@ async fn converse(portal: &Rc<Portal>, session: &Rc<Session>, opened: Opened) {
 struct Connection {
     portal: Rc<Portal>,
     session: Rc<Session>,
+    /// Nothing has come yet.
+    is_new: Cell<bool>,
 }
 
 impl StreamProtocol for Connection {
@@ -89,6 +94,14 @@ impl StreamProtocol for Connection {
     }
 
     fn handle_bytes(&self, input: &mut Bytes) {
+        if self.is_new.replace(false) && begins_tls(input) {
+            input.clear();
+            self.portal.refused(
+                &self.session,
+                "it speaks sealed or TLS, and the portal is plain: its address begins with iscsi://",
+            );
+            return self.session.end();
+        }
         self.session.connection.borrow_mut().handle_bytes(self.session.now(), input);
         self.handle_events();
     }
@@ -148,11 +161,17 @@ impl Connection {
             }
             TargetEvent::Logout(_) => self.session.forget_all(),
             TargetEvent::Closed(reason) => self.closed_by(&reason),
-            TargetEvent::Rejected { opcode, reason } => {
-                tracing::debug!(peer = %self.session.ends.peer, opcode, ?reason, "rejected a PDU");
+            TargetEvent::Rejected { reason: RejectReason::DataDigestError, .. } => {
+                let peer = self.session.ends.peer;
+                tracing::warn!(%peer, "data came damaged: its digest is wrong; it is refused");
+            }
+            TargetEvent::Rejected { opcode, .. } => {
+                tracing::debug!(peer = %self.session.ends.peer, opcode, "rejected a PDU");
             }
             TargetEvent::LoggedIn(parameters) => {
-                tracing::debug!(peer = %self.session.ends.peer, ?parameters, "logged in");
+                let (header, data) = (parameters.header_digest, parameters.data_digest);
+                let peer = self.session.ends.peer;
+                tracing::debug!(%peer, header_digest = header, data_digest = data, "logged in");
             }
             TargetEvent::Pong => {}
         }
@@ -212,7 +231,7 @@ impl Connection {
                 self.portal.refused(&self.session, why);
             }
             reason => {
-                tracing::warn!(peer = %self.session.ends.peer, ?reason, "the connection is closed");
+                tracing::warn!(peer = %self.session.ends.peer, "the connection is closed: {reason}");
             }
         }
         self.session.closed.set(true);

@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::str::FromStr;
 
 use iscsi::IscsiName;
+use iscsi::settings::DigestPreference;
 use scsi::{BlockSize, LunNumber};
 
 use crate::access::AccessPolicy;
+use crate::identity::IdentityRegister;
 use crate::state_file::StateStore;
 use crate::transport::PortalTransport;
-use crate::volume::{OpenError, SpecificationError, VolumeSpecification};
+use crate::volume::{OpenError, OpenedVolume, SpecificationError, VolumeSpecification};
 
 /// Sessions of a target at a time.
 pub const MOST_SESSIONS: usize = 64;
@@ -36,8 +37,12 @@ pub struct TargetDefinition {
     pub portal: SocketAddr,
     /// How its portal is protected.
     pub transport: PortalTransport,
+    /// Digests of headers and data.
+    pub digest: DigestPreference,
     /// Where reservations and mode pages are kept that outlive the process; `None`: they do not.
     pub state: Option<Rc<dyn StateStore>>,
+    /// Where identities of volumes are kept that cannot keep their own.
+    pub register: IdentityRegister,
     /// Who may use it.
     pub access: AccessPolicy,
 }
@@ -55,7 +60,7 @@ pub struct LunDefinition {
     pub removable: bool,
     /// Writes without FUA are acknowledged before they are on stable storage, until a flush.
     pub write_cache: bool,
-    /// Unit serial number; `None`: one that follows from the target's name and the unit's number.
+    /// Unit serial number; `None`: the volume's identity.
     pub serial: Option<String>,
 }
 
@@ -128,13 +133,20 @@ impl LunDefinition {
         Ok(self)
     }
 
-    /// Opens the unit's file or device, which no other target has then: with the rights of this
-    /// process, whichever serves it. `None`: it has none.
+    /// What is to be said of bytes of its file that are behind the last whole block, which the
+    /// unit does not have.
+    #[must_use]
+    pub fn tail(&self) -> Option<String> {
+        self.volume.tail(self.block_size.bytes())
+    }
+
+    /// Opens the unit's volume, which no other target has then: with the rights of this process,
+    /// whichever serves it.
     ///
     /// # Errors
     /// Why it cannot be opened, and what to do.
-    pub fn open(&self) -> Result<Option<OwnedFd>, OpenError> {
-        self.volume.open(self.block_size.bytes(), self.read_only)
+    pub fn open(&self, register: &IdentityRegister) -> Result<OpenedVolume, OpenError> {
+        self.volume.open(self.block_size.bytes(), self.read_only, register)
     }
 }
 

@@ -5,10 +5,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-use rustix::rand::{GetRandomFlags, getrandom};
 use scsi::{
     InitiatorPort, LunConfig, LunNumber, NexusId, Provisioning, RangeLocks, StoredState, Target,
     TargetError, UnitRights,
@@ -17,9 +15,10 @@ use tokio::sync::oneshot;
 
 use crate::counters::UnitCounters;
 use crate::definition::{LunDefinition, MOST_LUNS, MOST_SESSIONS, TargetDefinition};
+use crate::identity::VolumeIdentity;
 use crate::ring::Ring;
-use crate::state_file::{KeptState, StateStore};
-use crate::volume::{OpenError, Volume};
+use crate::state_file::{KeptState, StateStore, state_of};
+use crate::volume::{OpenError, OpenedVolume, Volume, VolumeUse};
 
 /// Tasks of a target that may run or wait at a time: a whole command window of each session.
 const MOST_TASKS: usize = MOST_SESSIONS * 192;
@@ -48,9 +47,19 @@ pub enum DeviceError {
     /// The folder for state that outlives the target.
     #[error("cannot keep reservations and mode pages (--state): {0}")]
     State(std::io::Error),
-    /// Random numbers.
-    #[error("the system has no random numbers: {0}")]
-    Random(std::io::Error),
+    /// Its volume is there already.
+    #[error(
+        "logical unit {lun} would be the same volume as logical unit {other} (identity \
+         {identity}): a target has a volume once"
+    )]
+    SameVolume {
+        /// The unit's number.
+        lun: u16,
+        /// The number of the unit that has the volume.
+        other: u16,
+        /// The volume's identity.
+        identity: VolumeIdentity,
+    },
     /// io_uring.
     #[error("cannot use io_uring: {0}; see the sysctl kernel.io_uring_disabled")]
     Ring(std::io::Error),
@@ -68,8 +77,6 @@ pub(crate) struct Device {
     next_key: Cell<u64>,
     next_nexus: Cell<u64>,
     next_tsih: Cell<u16>,
-    /// Any number but 0, for what ends with this process.
-    process: u64,
     ring: Rc<Ring>,
     state: Option<Rc<dyn StateStore>>,
 }
@@ -91,9 +98,6 @@ impl Device {
         };
         let target = Target::new(config).map_err(DeviceError::Target)?;
         let ring = Ring::new().map_err(DeviceError::Ring)?;
-        let mut random = [0; 8];
-        getrandom(&mut random, GetRandomFlags::empty())
-            .map_err(|errno| DeviceError::Random(errno.into()))?;
         let device = Rc::new(Self {
             scsi: RefCell::new(target),
             volumes: RefCell::default(),
@@ -103,12 +107,11 @@ impl Device {
             next_key: Cell::new(0),
             next_nexus: Cell::new(0),
             next_tsih: Cell::new(1),
-            process: u64::from_ne_bytes(random) | 1,
             ring,
             state: definition.state.clone(),
         });
         for (number, lun) in &definition.luns {
-            device.add_lun(*number, lun, lun.open()?, definition.name.as_str())?;
+            device.add_lun(*number, lun, lun.open(&definition.register)?)?;
         }
         Ok(device)
     }
@@ -121,28 +124,52 @@ impl Device {
         self.ring.run().await
     }
 
-    /// Adds a unit, whose file is open. Sessions learn it by a unit attention.
+    /// Adds a unit, whose volume is open. Sessions learn it by a unit attention.
     ///
     /// # Errors
-    /// Its file is no volume, or the number is in use.
+    /// Its file is no volume, or the number or the volume is in use.
     pub(crate) fn add_lun(
         &self,
         number: LunNumber,
         lun: &LunDefinition,
-        file: Option<OwnedFd>,
-        target: &str,
+        opened: OpenedVolume,
     ) -> Result<(), DeviceError> {
-        let block = lun.block_size.bytes();
-        let volume = Volume::new(&lun.volume, file, block, lun.read_only, &self.ring)?;
+        let (block_size, read_only) = (lun.block_size.bytes(), lun.read_only);
+        for notice in &opened.notices {
+            tracing::warn!(lun = number.get(), "{notice}");
+        }
+        let wanted = VolumeUse { lun: number.get(), block_size, read_only };
+        let volume = Volume::new(&lun.volume, opened, wanted, &self.ring)?;
+        self.has_no_other(number, volume.identity())?;
         let kept =
             self.state.as_ref().map_or_else(|| Ok(KeptState::default()), |it| it.load(number));
-        let kept = kept.map_err(DeviceError::State)?;
-        let config = self.config(number, lun, target, &volume, kept);
+        let (kept, foreign) = kept.map_err(DeviceError::State)?.of(volume.identity());
+        if foreign {
+            tracing::warn!(
+                lun = number.get(),
+                "the reservations and mode pages that were kept are another volume's: the unit \
+                 starts without"
+            );
+        }
+        let config = self.config(lun, &volume, kept);
         let added = self.scsi.borrow_mut().add_lun(number, config);
         added.map_err(|source| DeviceError::Unit { lun: number.get(), source })?;
         self.volumes.borrow_mut().insert(number, Rc::new(volume));
         self.counters.borrow_mut().insert(number, Rc::default());
         Ok(())
+    }
+
+    /// Is the volume no other unit's?
+    fn has_no_other(&self, number: LunNumber, identity: VolumeIdentity) -> Result<(), DeviceError> {
+        let volumes = self.volumes.borrow();
+        let mut others = volumes.iter().filter(|(other, _)| **other != number);
+        match others.find(|(_, volume)| volume.identity() == identity) {
+            Some((other, _)) => {
+                let (lun, other) = (number.get(), other.get());
+                Err(DeviceError::SameVolume { lun, other, identity })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Removes a unit. Its tasks go on until the caller aborts them.
@@ -167,19 +194,10 @@ impl Device {
         }
     }
 
-    fn config(
-        &self,
-        number: LunNumber,
-        lun: &LunDefinition,
-        target: &str,
-        volume: &Volume,
-        kept: KeptState,
-    ) -> LunConfig {
-        // Bytes in memory end with the process: the next one's are another unit.
-        let process = if lun.volume.outlives_process() { 0 } else { self.process };
-        let identifier = identifier(target, number, process);
+    fn config(&self, lun: &LunDefinition, volume: &Volume, kept: KeptState) -> LunConfig {
+        let identity = volume.identity();
         let block = u64::from(lun.block_size.bytes());
-        let serial = lun.serial.clone().unwrap_or_else(|| format!("{identifier:016x}"));
+        let serial = lun.serial.clone().unwrap_or_else(|| identity.to_string());
         let granularity = u32::try_from(4096 / block).unwrap_or(1);
         LunConfig {
             block_size: lun.block_size,
@@ -195,7 +213,7 @@ impl Device {
             keeps_state: self.state.is_some(),
             mode_pages: kept.mode_pages,
             reservations: kept.reservations,
-            ..LunConfig::new(&serial, identifier, volume.size() / block)
+            ..LunConfig::new(&serial, identity.identifier(), volume.size() / block)
         }
     }
 
@@ -267,7 +285,10 @@ impl Device {
     /// Stores state of a unit. `false`: it is not on stable storage.
     pub(crate) fn store(&self, lun: LunNumber, state: &StoredState) -> bool {
         let stored = match (&self.state, state) {
-            (Some(store), _) => store.store(lun, state),
+            (Some(store), _) => match self.volume(lun) {
+                Some(volume) => store.store(lun, &state_of(volume.identity(), state)),
+                None => Err(std::io::Error::other("the unit is gone")),
+            },
             // Nothing that is to survive can be forgotten by not being stored.
             (None, StoredState::Reservations(None)) => Ok(()),
             (None, _) => Err(std::io::Error::other("the target has no folder for state")),
@@ -317,14 +338,4 @@ impl Drop for RangeGuard {
         let free = self.device.locks.borrow_mut().finish(self.key);
         self.device.wake(free);
     }
-}
-
-/// The same number for the same unit each time, another one for each other unit: FNV-1a.
-fn identifier(target: &str, lun: LunNumber, process: u64) -> u64 {
-    let bytes = target.bytes().chain(lun.get().to_be_bytes());
-    let bytes = bytes.chain(process.to_be_bytes().into_iter().filter(|_| process != 0));
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    hash & (u64::MAX >> 4)
 }

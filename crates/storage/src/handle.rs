@@ -1,7 +1,6 @@
 //! A running target, for the process that serves it: its state, its units, its end.
 
 use std::cell::Cell;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use crate::device::DeviceError;
 use crate::portal::Portal;
 use crate::resize::{ResizeError, resize};
 use crate::transport::{PortalTransport, SealedCounts};
+use crate::volume::OpenedVolume;
 
 /// How long sessions have to end when the target does.
 const LOGOUT_TIME: Duration = Duration::from_secs(1);
@@ -54,8 +54,10 @@ pub struct LunStatus {
     pub lun: u16,
     /// Its volume, as `--lun` has it.
     pub volume: String,
-    /// Its size in bytes.
+    /// Its size in bytes: whole blocks.
     pub bytes: u64,
+    /// The identity of its volume.
+    pub identity: String,
     /// What it counts.
     pub counters: Counts,
     /// How long its commands take.
@@ -105,6 +107,7 @@ impl TargetHandle {
                 lun: lun.get(),
                 volume: volume.specification().to_string(),
                 bytes: volume.size(),
+                identity: volume.identity().to_string(),
                 counters: counters.counts(),
                 histograms: counters.histograms(),
             }
@@ -133,17 +136,17 @@ impl TargetHandle {
         }
     }
 
-    /// Adds a unit, with the `file` of [`LunDefinition::open`].
+    /// Adds a unit, with what [`LunDefinition::open`] has opened.
     ///
     /// # Errors
-    /// Its number is in use, or its file is no volume.
+    /// Its number or its volume is in use, or its file is no volume.
     pub fn add_lun(
         &self,
         number: LunNumber,
         lun: &LunDefinition,
-        file: Option<OwnedFd>,
+        opened: OpenedVolume,
     ) -> Result<(), DeviceError> {
-        self.portal.device.add_lun(number, lun, file, self.portal.name().as_str())
+        self.portal.device.add_lun(number, lun, opened)
     }
 
     /// Begins the one thread that the target ever has beside its own. Call it before a sandbox that

@@ -3,8 +3,10 @@
 //! Requests are futures; any number of them may be open, up to the queue depth of the connection. A
 //! connection that is lost ends all of them with an error.
 
+mod capacity;
 mod disk_portal;
 mod error;
+mod sense;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -13,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use iscsi::initiator::{DiscoveredTarget, Ending};
-use iscsi::pdu::AsyncEvent::{self, LogoutRequested, NegotiationRequested};
-use iscsi::pdu::{Isid, LogoutReason, ServiceResponse};
-use iscsi::settings::ChapPolicy;
+use iscsi::pdu::AsyncEvent::{LogoutRequested, NegotiationRequested};
+use iscsi::pdu::{Isid, LogoutReason, RejectReason, ServiceResponse};
+use iscsi::settings::{ChapPolicy, KeySettings};
 use iscsi::{
     CommandId, InitiatorCommand, InitiatorConfig, InitiatorConnection, InitiatorEvent, IscsiName,
     Lun, ProtocolError, Transmit, UsageError,
@@ -24,10 +26,13 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::AbortHandle;
 
+pub use self::capacity::Capacity;
 pub use self::disk_portal::DiskPortal;
 pub use self::error::InitiatorError;
+use self::sense::{NOT_READY, sense_of};
+pub(crate) use self::sense::{UNIT_ATTENTION, may_be_another};
 use crate::data_in::{CommandDataIn, in_one_piece};
-use crate::stream::{self, StreamProtocol, StreamSignals};
+use crate::stream::{self, StreamProtocol, StreamSignals, begins_tls};
 use crate::transport::Opened;
 
 /// Commands that are open at a time; more wait.
@@ -42,15 +47,16 @@ const LAST_OUTPUT: Duration = Duration::from_secs(5);
 const ATTENTIONS: u32 = 8;
 /// Codes of unit attentions that are kept.
 const MOST_ATTENTIONS: usize = 64;
-/// Sense key NOT READY, and the additional sense code MEDIUM NOT PRESENT (SPC-4 4.5.6, 4.5.7).
-const NOT_READY: u8 = 0x2;
+/// The additional sense code MEDIUM NOT PRESENT (SPC-4 4.5.7).
 const NO_MEDIUM: u16 = 0x3a;
+/// Why a plain session with another kind of portal ends.
+const SECRET_PORTAL: &str = "its portal speaks sealed or TLS, and this session is plain: say iscsi+sealed:// or iscsi+tls://";
+const NO_ANSWER: &str = "the portal ended it without an answer: if it is a sealed or TLS one, say \
+                         iscsi+sealed:// or iscsi+tls://";
 /// Why a request finds no connection.
 const ENDED: &str = "it has ended";
 /// Status CHECK CONDITION (SAM-5 5.3.1).
 const CHECK_CONDITION: u8 = 2;
-/// Sense key UNIT ATTENTION (SPC-4 4.5.6).
-const UNIT_ATTENTION: u8 = 6;
 
 /// Who an initiator is, and how it proves that.
 #[derive(Debug, Clone)]
@@ -74,32 +80,6 @@ pub struct Inquiry {
     pub product: String,
 }
 
-/// A unit's size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Capacity {
-    /// Blocks.
-    pub blocks: u64,
-    /// Bytes of a block.
-    pub block_size: u32,
-}
-
-impl Capacity {
-    /// Out of the data of READ CAPACITY (16).
-    pub(crate) fn parse(data: &[u8]) -> Option<Self> {
-        let field = data.get(..12)?;
-        let last = u64::from_be_bytes(field[..8].try_into().ok()?);
-        let block_size = u32::from_be_bytes(field[8..].try_into().ok()?);
-        let is_block = block_size.is_power_of_two() && (512..=1 << 16).contains(&block_size);
-        is_block.then_some(Self { blocks: last.checked_add(1)?, block_size })
-    }
-
-    /// Bytes of the unit.
-    #[must_use]
-    pub fn bytes(self) -> u64 {
-        self.blocks.saturating_mul(u64::from(self.block_size))
-    }
-}
-
 #[derive(Debug)]
 struct Shared {
     connection: RefCell<InitiatorConnection>,
@@ -115,8 +95,10 @@ struct Shared {
     attentions: RefCell<Vec<u16>>,
     slots: Semaphore,
     started: Instant,
-    /// Received bytes lie in memory of the socket.
+    /// Received bytes lie in memory of the socket: the transport is plain.
     in_place: bool,
+    /// The target has answered something.
+    heard: Cell<bool>,
 }
 
 #[derive(Debug)]
@@ -163,6 +145,7 @@ impl Initiator {
         let config = InitiatorConfig {
             queue_depth: QUEUE_DEPTH + OTHERS,
             chap: identity.chap.clone(),
+            keys: KeySettings::with_digests(portal.digest),
             ..InitiatorConfig::new(identity.name.clone(), target.cloned(), isid)
         };
         let (login, logged_in) = oneshot::channel();
@@ -178,6 +161,7 @@ impl Initiator {
             slots: Semaphore::new(usize::from(QUEUE_DEPTH)),
             started: Instant::now(),
             in_place: opened.reader.is_in_place(),
+            heard: Cell::new(false),
         });
         let connection = tokio::task::spawn_local(Rc::clone(&shared).run(opened));
         // A login that nobody waits for would end a later session, if it came to its end.
@@ -351,6 +335,32 @@ impl Initiator {
         data_out: Vec<Bytes>,
         expected_in: u32,
     ) -> Result<Vec<Bytes>, InitiatorError> {
+        self.command_unless(|_| false, (lun, cdb), data_out, expected_in).await
+    }
+
+    /// A command for the unit that the caller knows: a unit attention that says that it may be
+    /// another one, or was reset, is an error.
+    ///
+    /// # Errors
+    /// The command's or the connection's.
+    pub(crate) async fn command_of_known(
+        &self,
+        lun: u16,
+        cdb: &[u8],
+        data_out: Vec<Bytes>,
+        expected_in: u32,
+    ) -> Result<Vec<Bytes>, InitiatorError> {
+        self.command_unless(may_be_another, (lun, cdb), data_out, expected_in).await
+    }
+
+    /// A command, again while it finds unit attentions whose codes do not end it.
+    async fn command_unless(
+        &self,
+        ends: impl Fn(u16) -> bool,
+        (lun, cdb): (u16, &[u8]),
+        data_out: Vec<Bytes>,
+        expected_in: u32,
+    ) -> Result<Vec<Bytes>, InitiatorError> {
         let operation = cdb.first().copied().unwrap_or(0);
         let lun = Lun::from_number(lun).ok_or(InitiatorError::Answer(operation))?;
         for _ in 0..ATTENTIONS {
@@ -375,7 +385,7 @@ impl Initiator {
             match self.0.answer(request, expected_in).await {
                 Answer::Response { status: 0, data, .. } => return Ok(data),
                 Answer::Response { status: CHECK_CONDITION, sense, .. }
-                    if sense_of(&sense).0 == UNIT_ATTENTION =>
+                    if sense_of(&sense).0 == UNIT_ATTENTION && !ends(sense_of(&sense).1) =>
                 {
                     let mut attentions = self.0.attentions.borrow_mut();
                     if attentions.len() < MOST_ATTENTIONS {
@@ -436,22 +446,16 @@ pub(crate) fn transfer(operation: u8, block: u64, blocks: u32) -> [u8; 16] {
     cdb
 }
 
-/// Sense key and additional code of sense data in either format (SPC-4 4.5).
-fn sense_of(sense: &[u8]) -> (u8, u16) {
-    let at = |index: usize| sense.get(index).copied().unwrap_or(0);
-    match at(0) & 0x7f {
-        0x70 | 0x71 => (at(2) & 0xf, u16::from_be_bytes([at(12), at(13)])),
-        0x72 | 0x73 => (at(1) & 0xf, u16::from_be_bytes([at(2), at(3)])),
-        _ => (0, 0),
-    }
-}
-
 impl StreamProtocol for Shared {
     fn signals(&self) -> &StreamSignals {
         &self.signals
     }
 
     fn handle_bytes(&self, input: &mut Bytes) {
+        if !self.heard.replace(true) && begins_tls(input) {
+            input.clear();
+            return self.end(SECRET_PORTAL);
+        }
         self.connection.borrow_mut().handle_bytes(self.started.elapsed(), input);
         self.handle_events();
     }
@@ -486,6 +490,7 @@ impl Shared {
             }
         };
         let why = match stream::run(&*self, opened.reader, opened.writer, until).await {
+            Ok(()) if self.in_place && !self.heard.get() => NO_ANSWER.to_owned(),
             Ok(()) => "the target has closed it".to_owned(),
             Err(error) => error.to_string(),
         };
@@ -523,13 +528,17 @@ impl Shared {
                 InitiatorEvent::Targets { command, targets } => {
                     self.finish(command, |_| Answer::Targets(targets));
                 }
+                InitiatorEvent::Rejected {
+                    command: None,
+                    reason: RejectReason::DataDigestError,
+                } => tracing::warn!("data came damaged at the target: it is sent again"),
                 InitiatorEvent::Rejected { command: Some(command), .. } => {
                     self.finish(command, |_| Answer::Failed);
                 }
                 InitiatorEvent::Async {
-                    event: event @ (LogoutRequested { .. } | NegotiationRequested { .. }),
+                    event: LogoutRequested { .. } | NegotiationRequested { .. },
                     ..
-                } => self.leave(event),
+                } => self.leave(),
                 InitiatorEvent::Closed(Ending::LoginRefused(status)) => {
                     self.logged_in(Err(InitiatorError::Refused(status)));
                     self.end("the login was refused");
@@ -538,7 +547,7 @@ impl Shared {
                     self.logged_in(Err(InitiatorError::Unproved(why)));
                     self.end("the target does not prove who it is");
                 }
-                InitiatorEvent::Closed(ending) => self.end(&format!("{ending:?}")),
+                InitiatorEvent::Closed(ending) => self.end(&ending.to_string()),
                 _ => {}
             }
         }
@@ -546,8 +555,8 @@ impl Shared {
 
     /// The target wants a logout, or other parameters, which the next session may have (RFC 7143
     /// 11.9.1). A logout honours either.
-    fn leave(&self, event: AsyncEvent) {
-        tracing::info!(?event, "the target asks for a logout");
+    fn leave(&self) {
+        tracing::info!("the target asks for a logout");
         // A logout that is on its way will do.
         let now = self.started.elapsed();
         let _ = self.connection.borrow_mut().logout(now, LogoutReason::CloseSession);
@@ -581,18 +590,5 @@ impl Shared {
         for (_, open) in self.open.take() {
             let _ = open.answer.send(Answer::Lost(why.to_owned()));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sense_data_has_two_formats() {
-        let fixed = [0x70, 0, 6, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x29, 1];
-        assert_eq!(sense_of(&fixed), (6, 0x2901));
-        assert_eq!(sense_of(&[0x72, 5, 0x24, 0]), (5, 0x2400));
-        assert_eq!(sense_of(&[]), (0, 0));
     }
 }

@@ -22,8 +22,8 @@
 //! device: units, and what all sessions share
 //! definition: what a target is
 //! access: who may use a target
-//! stream state_file volume: writing to a stream; state that outlives the target; where bytes are
-//! transport: how streams are protected
+//! stream state_file volume: writing to a stream; state of units; where bytes are
+//! transport identity: how streams are protected; which volume is which
 //! ring data_in: io_uring; the data-in of a command
 //! counters memory secret_file: what is counted; aligned memory; files with secrets
 //! private_file: who may use a file
@@ -42,6 +42,7 @@ mod device;
 mod disk;
 mod encryption;
 mod handle;
+mod identity;
 mod initiator;
 mod management;
 mod memory;
@@ -76,11 +77,12 @@ pub use device::DeviceError;
 pub use disk::{Disk, DiskError, DiskExtent, DiskSize};
 pub use encryption::{EncryptionError, format_encrypted, open_encrypted};
 pub use handle::{LunStatus, NotSealed, SessionStatus, TargetHandle, TargetStatus};
+pub use identity::{IdentityRegister, NoIdentity, VolumeIdentity};
 pub use initiator::{
     Capacity, DiskPortal, Initiator, InitiatorError, InitiatorIdentity, Inquiry, random_isid,
 };
 pub use iscsi::pdu::Isid;
-pub use iscsi::settings::{ChapAccount, ChapAlgorithm, ChapPolicy};
+pub use iscsi::settings::{ChapAccount, ChapAlgorithm, ChapPolicy, DigestPreference};
 pub use iscsi::{ChapSecret, IscsiName};
 pub use luks::{
     DerivationCost, FormatOptions, KeyDerivation, LuksError, LuksVersion, Passphrase, SectorSize,
@@ -97,5 +99,5 @@ pub use transport::{
 };
 pub use url::{DiskUrl, Scheme, UrlError, portal_address};
 pub use volume::{
-    OpenError, ResizeVolumeError, SpecificationError, VolumeSpecification, parse_size,
+    OpenError, OpenedVolume, ResizeVolumeError, SpecificationError, VolumeSpecification, parse_size,
 };

@@ -14,7 +14,7 @@ use crate::access::{Judgement, Peer};
 use crate::counters::TargetCounters;
 use crate::definition::TargetDefinition;
 use crate::device::{Device, PORTAL_GROUP};
-use crate::session::{Session, SessionTable};
+use crate::session::{Session, SessionTable, SharedBySessions};
 use crate::transport::{PortalTransport, TransportError};
 
 /// Connections that are not logged in, at a time.
@@ -45,6 +45,15 @@ impl Portal {
     /// Where the target listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.definition.portal
+    }
+
+    /// What its sessions share.
+    pub(crate) fn shared(&self) -> SharedBySessions<'_> {
+        SharedBySessions {
+            device: &self.device,
+            table: &self.sessions,
+            digest: self.definition.digest,
+        }
     }
 
     /// The transport that the target speaks.

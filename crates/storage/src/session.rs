@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use iscsi::pdu::{AsyncEvent, Isid};
+use iscsi::settings::{DigestPreference, KeySettings};
 use iscsi::target::TargetConnection;
 use iscsi::{IscsiName, Lun, TargetConfig, TaskId};
 use scsi::NexusId;
@@ -35,6 +36,15 @@ pub(crate) type SessionName = (String, Isid);
 
 /// The sessions of a target.
 pub(crate) type SessionTable = RefCell<HashMap<SessionName, Rc<Session>>>;
+
+/// What all sessions of a target share.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SharedBySessions<'a> {
+    pub(crate) device: &'a Rc<Device>,
+    pub(crate) table: &'a Rc<SessionTable>,
+    /// Of headers and data.
+    pub(crate) digest: DigestPreference,
+}
 
 /// Both ends of a connection.
 #[derive(Debug, Clone, Copy)]
@@ -87,13 +97,13 @@ pub(crate) struct RunningTask {
 impl Session {
     /// A connection that was accepted now.
     pub(crate) fn new(
-        device: &Rc<Device>,
-        table: &Rc<SessionTable>,
+        SharedBySessions { device, table, digest }: SharedBySessions<'_>,
         client: &Arc<Client>,
         ends: Ends,
         random: [u8; 64],
     ) -> Rc<Self> {
-        let config = TargetConfig { portal_group: PORTAL_GROUP, ..TargetConfig::default() };
+        let keys = KeySettings::with_digests(digest);
+        let config = TargetConfig { keys, portal_group: PORTAL_GROUP, ..TargetConfig::default() };
         Rc::new(Self {
             device: Rc::clone(device),
             connection: RefCell::new(TargetConnection::new(config, Duration::ZERO, random)),

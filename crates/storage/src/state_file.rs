@@ -4,6 +4,9 @@
 //! beside it, flushed, and takes its place by rename(2). So a kill leaves the old one or the new
 //! one.
 //!
+//! State belongs to a volume: it begins with the volume's identity. Another volume that has the
+//! unit's number starts without.
+//!
 //! A target in a sandbox opens no file. So where the state goes is a trait ([`StateStore`]):
 //! another process may have the folder.
 
@@ -14,6 +17,8 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use scsi::{LunNumber, StoredState};
+
+use crate::identity::VolumeIdentity;
 
 /// Where state of units is kept.
 pub trait StateStore: Debug {
@@ -37,6 +42,37 @@ pub struct KeptState {
     pub reservations: Option<Bytes>,
     /// Saved mode pages.
     pub mode_pages: Option<Bytes>,
+}
+
+/// Begins state that names its volume: the identity follows.
+const HEAD: &[u8] = b"tasuki volume\0";
+/// Bytes of an identity.
+const IDENTITY: usize = 16;
+
+impl KeptState {
+    /// The state of this volume. That of another one is left out: `true` then. State of versions
+    /// that named no volume is taken.
+    pub(crate) fn of(self, volume: VolumeIdentity) -> (Self, bool) {
+        let mut foreign = false;
+        let mut own = |bytes: Option<Bytes>| {
+            let bytes = bytes?;
+            let Some(named) = bytes.strip_prefix(HEAD) else { return Some(bytes) };
+            let is_own = named.starts_with(&volume.to_bytes());
+            foreign |= !is_own;
+            is_own.then(|| bytes.slice(HEAD.len() + IDENTITY..))
+        };
+        let (reservations, mode_pages) = (own(self.reservations), own(self.mode_pages));
+        (Self { reservations, mode_pages }, foreign)
+    }
+}
+
+/// The state as that of this volume.
+pub(crate) fn state_of(volume: VolumeIdentity, state: &StoredState) -> StoredState {
+    let named = |bytes: &Bytes| Bytes::from([HEAD, &volume.to_bytes(), bytes].concat());
+    match state {
+        StoredState::Reservations(bytes) => StoredState::Reservations(bytes.as_ref().map(named)),
+        StoredState::ModePages(bytes) => StoredState::ModePages(named(bytes)),
+    }
 }
 
 /// State as files in a folder.
@@ -109,6 +145,25 @@ mod tests {
         assert_eq!(kept.mode_pages.as_deref(), Some(&b"pages"[..]));
         state().store(lun, &StoredState::Reservations(None)).unwrap();
         assert!(state().load(lun).unwrap().reservations.is_none());
+    }
+
+    #[test]
+    fn state_is_that_of_its_volume_alone() {
+        let (one, two) = (VolumeIdentity::random().unwrap(), VolumeIdentity::random().unwrap());
+        let bytes = Bytes::from_static(b"kept");
+        let stored = state_of(one, &StoredState::Reservations(Some(bytes.clone())));
+        let StoredState::Reservations(reservations) = stored else { panic!("another kind") };
+        let StoredState::ModePages(pages) = state_of(one, &StoredState::ModePages(bytes.clone()))
+        else {
+            panic!("another kind")
+        };
+        let kept = KeptState { reservations, mode_pages: Some(pages) };
+        let own = KeptState { reservations: Some(bytes.clone()), mode_pages: Some(bytes) };
+        assert_eq!(kept.clone().of(one), (own.clone(), false));
+        assert_eq!(kept.of(two), (KeptState::default(), true));
+        assert_eq!(own.clone().of(two), (own, false), "an earlier version's");
+        let nothing = StoredState::Reservations(None);
+        assert_eq!(state_of(one, &nothing), nothing);
     }
 
     #[test]

@@ -46,6 +46,12 @@ pub(crate) trait StreamProtocol {
     fn is_over(&self) -> bool;
 }
 
+/// Do these first bytes of a stream begin TLS, or sealed, which begins so as well? An alert or a
+/// handshake (RFC 8446 5.1). No PDU of a login begins so.
+pub(crate) fn begins_tls(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x15 | 0x16, 3, ..])
+}
+
 /// Serves the stream until it or the connection is over, or `until` is. A connection that is over
 /// ends when all of its output has left.
 ///

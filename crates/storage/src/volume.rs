@@ -10,15 +10,16 @@
 //! | `memory` | in this process, as they are written | tests, scratch space |
 //! | `null` | nowhere; they read as zero | measurements |
 
+mod fault_log;
 mod file;
 mod memory;
+mod opened;
 mod resize_error;
 mod specification;
 #[cfg(test)]
 mod tests;
 
 use std::cell::{Cell, RefCell};
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -26,6 +27,7 @@ use scsi::{
     Allocation, ByteRange, Extent, ExtentState, MediumError, MediumOperation, MediumOutput, ReadTo,
 };
 
+use crate::identity::VolumeIdentity;
 use crate::memory::{AlignedMemory, zeroes};
 use crate::ring::Ring;
 
@@ -33,6 +35,8 @@ use self::file::FileVolume;
 use self::memory::SparseMemory;
 
 pub use self::file::OpenError;
+pub use self::opened::OpenedVolume;
+pub(crate) use self::opened::VolumeUse;
 pub use self::resize_error::ResizeVolumeError;
 pub use self::specification::{SpecificationError, VolumeSpecification, parse_size};
 
@@ -43,6 +47,7 @@ const REPEATED: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Volume {
     specification: RefCell<VolumeSpecification>,
+    identity: VolumeIdentity,
     kind: Kind,
     size: Cell<u64>,
     block_size: u32,
@@ -58,32 +63,33 @@ enum Kind {
 }
 
 impl Volume {
-    /// What the specification names, for blocks of `block_size` bytes. `file` is what it opens
-    /// ([`VolumeSpecification::open`]).
+    /// What the specification names, `opened` by [`VolumeSpecification::open`].
     ///
     /// # Errors
     /// Why it is no volume, and what to do.
     pub(crate) fn new(
         specification: &VolumeSpecification,
-        file: Option<OwnedFd>,
-        block_size: u32,
-        read_only: bool,
+        opened: OpenedVolume,
+        wanted: VolumeUse,
         ring: &Rc<Ring>,
     ) -> Result<Self, OpenError> {
+        let VolumeUse { block_size, .. } = wanted;
+        let OpenedVolume { file, identity, .. } = opened;
         let (kind, size) = match specification {
             VolumeSpecification::File(path) => {
                 let file = file.ok_or_else(|| OpenError::NotPassed(path.clone()))?;
-                let ring = Rc::clone(ring);
-                let file = FileVolume::new(file, path, block_size, read_only, ring)?;
+                let file = FileVolume::new(file, path, wanted, Rc::clone(ring))?;
                 let size = file.size();
                 (Kind::File(file), size)
             }
             VolumeSpecification::Memory(size) => (Kind::Memory(RefCell::default()), *size),
             VolumeSpecification::Null(size) => (Kind::Null, *size),
         };
+        // What is behind the last whole block is no part of the unit.
+        let size = size - size % u64::from(block_size);
         let (size, resizing) = (Cell::new(size), Cell::new(false));
         let specification = RefCell::new(specification.clone());
-        Ok(Self { specification, kind, size, block_size, resizing })
+        Ok(Self { specification, identity, kind, size, block_size, resizing })
     }
 
     /// What it was opened by.
@@ -91,7 +97,12 @@ impl Volume {
         self.specification.borrow().clone()
     }
 
-    /// Bytes.
+    /// Which volume it is.
+    pub(crate) fn identity(&self) -> VolumeIdentity {
+        self.identity
+    }
+
+    /// Bytes: whole blocks.
     pub(crate) fn size(&self) -> u64 {
         self.size.get()
     }
@@ -118,7 +129,7 @@ impl Volume {
         if wanted.is_some() && !size.is_multiple_of(u64::from(block_size)) {
             return Err(ResizeVolumeError::NotWhole { size, block_size });
         }
-        Ok(size)
+        Ok(size - size % u64::from(block_size))
     }
 
     /// It has `size` bytes from now on; a file is given them if `changes`.

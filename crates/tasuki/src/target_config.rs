@@ -16,6 +16,7 @@ use storage::{
     LunNumber, MOST_LUNS, Network, PORT, UnitRight, VolumeSpecification, read_secret,
 };
 use toml::Spanned;
+use user::Digest;
 
 use crate::config::{self, List, Misplaced, Ranged};
 use crate::exit::Failure;
@@ -41,6 +42,7 @@ struct TargetSection {
     iqn: Option<Word<IscsiName>>,
     net: Option<Word<InstanceName>>,
     transport: TransportChoice,
+    digest: Option<Digest>,
     address: Option<IpAddr>,
     port: Port,
     state: Option<PathBuf>,
@@ -212,6 +214,7 @@ pub(crate) struct TargetConfig {
     pub(crate) iqn: Option<IscsiName>,
     pub(crate) net: Option<InstanceName>,
     pub(crate) transport: TransportChoice,
+    pub(crate) digest: Option<Digest>,
     pub(crate) address: Option<IpAddr>,
     pub(crate) port: Option<u16>,
     pub(crate) state: Option<PathBuf>,
@@ -264,6 +267,7 @@ impl TargetConfig {
             iqn: target.iqn.map(|iqn| iqn.0),
             net: target.net.map(|net| net.0),
             transport: target.transport,
+            digest: target.digest,
             address: target.address,
             port: Some(target.port.0.narrow()),
             state: target.state.map(|path| folder.join(path)),

@@ -77,18 +77,7 @@ impl VectorDirectory {
     /// # Errors
     /// No variable tells where it is.
     pub(crate) fn find() -> Result<Self, VectorRefusal> {
-        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let base = if let Some(path) = variable(VARIABLE) {
-            PathBuf::from(path)
-        } else if rustix::process::geteuid().is_root() {
-            PathBuf::from("/var/lib/tasuki")
-        } else if let Some(state) = variable("XDG_STATE_HOME") {
-            Path::new(&state).join("tasuki")
-        } else if let Some(home) = variable("HOME") {
-            Path::new(&home).join(".local/state/tasuki")
-        } else {
-            return Err(VectorRefusal::NoDirectory);
-        };
+        let base = user::state_directory().ok_or(VectorRefusal::NoDirectory)?;
         Ok(Self(base.join(FOLDER)))
     }
 

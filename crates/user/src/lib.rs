@@ -10,7 +10,7 @@
 //! options: how sessions with targets are made
 //! runtime_dir keys: where instances are found; keys and known peers
 //! pictures whole_file: pictures of pixels beside drawings; files that are written whole
-//! exit: failures and their exit codes
+//! exit state_dir: failures and their exit codes; what outlives instances
 //! ```
 
 #![forbid(unsafe_code)]
@@ -24,6 +24,7 @@ mod options;
 pub mod parameters;
 pub mod pictures;
 pub mod runtime_dir;
+mod state_dir;
 pub mod whole_file;
 
 pub use credentials::{credentials, forbid_dumps};
@@ -31,6 +32,7 @@ pub use disk::{
     DiskAccess, DiskPlace, Encryption, Secret, encryption_failure, on_instance, unit_of,
 };
 pub use options::{
-    ChapArgs, Cipher, CredentialArgs, DiskAccessArgs, DiskSessionArgs, LuksArgs, LuksKeyArgs,
-    clap_sentence,
+    ChapArgs, Cipher, CredentialArgs, Digest, DiskAccessArgs, DiskSessionArgs, LuksArgs,
+    LuksKeyArgs, clap_sentence,
 };
+pub use state_dir::state_directory;

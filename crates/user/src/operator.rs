@@ -162,7 +162,9 @@ impl Operator {
 
     /// A reply that does not belong to the request.
     pub fn unexpected(&self, reply: &ClientReply) -> Failure {
-        Failure::system(format!("ask the instance {}", self.name), format!("it answered {reply:?}"))
+        tracing::debug!(?reply, "the answer");
+        let why = "its answer is one to another request; is it of another version?";
+        Failure::system(format!("ask the instance {}", self.name), why)
     }
 }
 

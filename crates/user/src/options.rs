@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use seal::{Suite, SuiteChoice};
+use serde::Deserialize;
+use storage::DigestPreference;
 
 use crate::runtime_dir::InstanceName;
 
@@ -28,6 +30,38 @@ impl From<Cipher> for SuiteChoice {
             Cipher::Auto => Self::ByProcessor,
             Cipher::Aes256Gcm => Self::Only(Suite::Aes256Gcm),
             Cipher::ChaCha20Poly1305 => Self::Only(Suite::ChaCha20Poly1305),
+        }
+    }
+}
+
+/// Digests (CRC32C) of iSCSI's headers and data, in the words of open-iscsi.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+pub enum Digest {
+    /// Without digests, and with no peer that wants one
+    #[value(name = "none")]
+    #[serde(rename = "none")]
+    Never,
+    /// Without digests, if the peer takes that
+    #[value(name = "none,crc32c")]
+    #[serde(rename = "none,crc32c")]
+    Avoid,
+    /// With digests, if the peer takes that
+    #[value(name = "crc32c,none")]
+    #[serde(rename = "crc32c,none")]
+    Prefer,
+    /// With digests, and with no peer that has none
+    #[value(name = "crc32c")]
+    #[serde(rename = "crc32c")]
+    Require,
+}
+
+impl From<Digest> for DigestPreference {
+    fn from(digest: Digest) -> Self {
+        match digest {
+            Digest::Never => Self::Never,
+            Digest::Avoid => Self::Avoid,
+            Digest::Prefer => Self::Prefer,
+            Digest::Require => Self::Require,
         }
     }
 }
@@ -85,6 +119,10 @@ pub struct DiskAccessArgs {
     /// Trust the key of a target that is not known yet, and keep it
     #[arg(long)]
     pub accept_new: bool,
+    /// CRC32C of iSCSI's headers and data [default: crc32c,none where the session is plain;
+    /// none,crc32c where its transport finds damage]
+    #[arg(long, value_name = "DIGEST", value_enum)]
+    pub digest: Option<Digest>,
     /// Who it is.
     #[command(flatten)]
     pub chap: ChapArgs,

@@ -5,6 +5,7 @@ mod disk_world;
 mod encrypted;
 mod faults;
 mod file_systems;
+mod identity;
 mod initiator_faults;
 mod seeded;
 

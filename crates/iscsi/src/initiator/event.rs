@@ -1,5 +1,7 @@
 //! What an initiator's connection tells its shell.
 
+use core::fmt;
+
 use bytes::Bytes;
 
 use crate::error::ProtocolError;
@@ -61,6 +63,19 @@ pub enum Ending {
     PingTimeout,
     /// The peer broke the protocol.
     Peer(ProtocolError),
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LoggedOut(_) => f.write_str("it is logged out"),
+            Self::LoginRefused(status) => write!(f, "the target refuses the login: {status}"),
+            Self::Redirected { address, .. } => write!(f, "the target is at {address}"),
+            Self::Timeout => f.write_str("the login or logout was not answered in time"),
+            Self::PingTimeout => f.write_str("the target did not answer a ping in time"),
+            Self::Peer(error) => error.fmt(f),
+        }
+    }
 }
 
 /// What the shell hears of a connection.

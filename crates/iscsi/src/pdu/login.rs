@@ -1,5 +1,7 @@
 //! Login Request and Login Response (RFC 7143 11.12, 11.13).
 
+use core::fmt;
+
 use super::bhs::{Bhs, Opcode};
 use crate::pdu_error::PduError;
 use crate::serial::SerialNumber;
@@ -71,6 +73,32 @@ pub enum LoginStatus {
     OutOfResources,
     /// A code that RFC 7143 does not name.
     Other(u16),
+}
+
+impl fmt::Display for LoginStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Success => "no error",
+            Self::TargetMovedTemporarily => "the target is elsewhere for now",
+            Self::TargetMovedPermanently => "the target has moved",
+            Self::InitiatorError => "the target finds the login wrong",
+            Self::AuthenticationFailure => "the proof of who this is lacks or is wrong (CHAP)",
+            Self::AuthorizationFailure => "this initiator may not use the target",
+            Self::NotFound => "there is no such target",
+            Self::TargetRemoved => "the target has been removed",
+            Self::UnsupportedVersion => "the target has another version of iSCSI",
+            Self::TooManyConnections => "the session has too many connections",
+            Self::MissingParameter => "the target misses a parameter",
+            Self::CannotIncludeInSession => "the session takes no such connection",
+            Self::SessionTypeNotSupported => "the target has no such type of session",
+            Self::SessionDoesNotExist => "there is no such session",
+            Self::InvalidDuringLogin => "the target finds a request wrong within the login",
+            Self::TargetError => "the target has a fault",
+            Self::ServiceUnavailable => "the target does not serve now",
+            Self::OutOfResources => "the target has no room for another session",
+            Self::Other(code) => return write!(f, "status {code:04x}h"),
+        })
+    }
 }
 
 /// The codes of the table.

@@ -1,5 +1,7 @@
 //! What a target's connection tells its shell, and what the shell answers.
 
+use core::fmt;
+
 use bytes::Bytes;
 
 use crate::error::ProtocolError;
@@ -87,6 +89,18 @@ pub enum CloseReason {
     PingTimeout,
     /// The peer broke the protocol.
     Peer(ProtocolError),
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Logout => f.write_str("the initiator logged out"),
+            Self::LoginRefused(status) => write!(f, "its login was refused: {status}"),
+            Self::LoginTimeout => f.write_str("its login takes too long"),
+            Self::PingTimeout => f.write_str("the initiator did not answer a ping in time"),
+            Self::Peer(error) => error.fmt(f),
+        }
+    }
 }
 
 /// What the shell hears of a connection.

@@ -38,10 +38,10 @@ impl UnitFacts {
     /// # Errors
     /// The unit is not ready, or the connection's.
     pub(super) async fn ask(session: &dyn UnitSession, lun: u16) -> Result<Self, InitiatorError> {
-        let _ = session.command(lun, &[0; 6], &[], 0).await?;
+        let _ = session.probe(lun, &[0; 6], 0).await?;
         let mut cdb = [0; 16];
         (cdb[0], cdb[1], cdb[13]) = (0x9e, 0x10, 32);
-        let capacity = session.command(lun, &cdb, &[], 32).await?;
+        let capacity = session.probe(lun, &cdb, 32).await?;
         // LBPME, LBPRZ (SBC-3 5.16.2).
         let holes_are_zero = capacity.get(14).is_some_and(|bits| bits & 0xc0 == 0xc0);
         let capacity = Capacity::parse(&capacity).ok_or(InitiatorError::Answer(cdb[0]))?;
@@ -50,7 +50,7 @@ impl UnitFacts {
         let limits = page(session, lun, 0xb0).await?;
         let provisioning = page(session, lun, 0xb2).await?;
         // MODE SENSE (6), SPC-4 6.11: the header tells WP and DPOFUA (SBC-3 6.5.1).
-        let mode = optional(session.command(lun, &[0x1a, 8, 0x3f, 0, 4, 0], &[], 4).await)?;
+        let mode = optional(session.probe(lun, &[0x1a, 8, 0x3f, 0, 4, 0], 4).await)?;
         let mode = mode.get(2).copied().unwrap_or(0);
         let block = capacity.block_size;
         Ok(Self {
@@ -87,7 +87,7 @@ impl UnitFacts {
 
 /// A page of vital product data. None: empty.
 async fn page(session: &dyn UnitSession, lun: u16, page: u8) -> Result<Bytes, InitiatorError> {
-    optional(session.command(lun, &[0x12, 1, page, 4, 0, 0], &[], 1024).await)
+    optional(session.probe(lun, &[0x12, 1, page, 4, 0, 0], 1024).await)
 }
 
 /// What a unit need not have.

@@ -10,7 +10,8 @@
 //!
 //! A session is lost when its connection ends, when another initiator has reset the unit (then
 //! commands may have ended without an answer), or when nothing is answered for [`SILENCE`]. Its
-//! commands are made again on the next one.
+//! commands are made again on the next one. It is also given up when the target says that its units
+//! have changed: no command is made again before the unit has said which one it is.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -25,7 +26,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::error::DiskError;
 use super::facts::UnitFacts;
 use super::unit_session::{Connect, UnitSession};
-use crate::initiator::InitiatorError;
+use crate::initiator::{InitiatorError, UNIT_ATTENTION, may_be_another};
 
 /// The pauses between attempts to log in: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -40,10 +41,11 @@ const BUSY_TRIES: u32 = 50;
 /// The pause before that.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
+/// Why a session is given up whose unit is to be asked anew.
+const CHANGED: &str = "the unit was reset, or the target's units have changed";
 /// Unit attentions (SPC-4 D.2).
 const CAPACITY_CHANGED: u16 = 0x2a09;
 const COMMANDS_CLEARED: u16 = 0x2f00;
-const RESETS: std::ops::RangeInclusive<u16> = 0x2900..=0x29ff;
 
 /// A unit and its session.
 pub(super) struct Link {
@@ -132,6 +134,11 @@ impl Link {
             drop(open);
             self.heed_attentions(&live);
             match result {
+                Err(InitiatorError::Command { key: UNIT_ATTENTION, code, .. })
+                    if may_be_another(code) =>
+                {
+                    self.lose(&live, CHANGED);
+                }
                 Err(InitiatorError::Lost(why)) => self.lose(&live, &why),
                 Err(error) if is_for_now(&error) && tries > 0 => {
                     tries -= 1;
@@ -276,8 +283,8 @@ impl Link {
 
     fn heed_attentions(self: &Rc<Self>, live: &Live) {
         for code in live.session.take_attentions() {
-            if code == COMMANDS_CLEARED || RESETS.contains(&code) {
-                self.lose(live, "another initiator has reset the unit");
+            if code == COMMANDS_CLEARED || may_be_another(code) {
+                self.lose(live, CHANGED);
             } else if code == CAPACITY_CHANGED {
                 tokio::task::spawn_local(Rc::clone(self).ask_again(live.clone()));
             }

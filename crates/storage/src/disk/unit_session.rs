@@ -18,12 +18,21 @@ pub(crate) type Connect =
 
 /// A session with a target.
 pub(crate) trait UnitSession {
-    /// Carries out a command. It is made again while it finds unit attentions.
+    /// Carries out a command. It is made again while it finds unit attentions, but not if one says
+    /// that the unit may be another one: that is its error.
     fn command<'a>(
         &'a self,
         lun: u16,
         cdb: &'a [u8],
         data_out: &'a [Bytes],
+        expected_in: u32,
+    ) -> LocalFuture<'a, Result<Bytes, InitiatorError>>;
+
+    /// Asks something. The command is made again while it finds unit attentions of any kind.
+    fn probe<'a>(
+        &'a self,
+        lun: u16,
+        cdb: &'a [u8],
         expected_in: u32,
     ) -> LocalFuture<'a, Result<Bytes, InitiatorError>>;
 
@@ -46,7 +55,20 @@ impl UnitSession for Initiator {
         expected_in: u32,
     ) -> LocalFuture<'a, Result<Bytes, InitiatorError>> {
         Box::pin(async move {
-            Self::command(self, lun, cdb, data_out.to_vec(), expected_in).await.map(in_one_piece)
+            let data_out = data_out.to_vec();
+            let done = self.command_of_known(lun, cdb, data_out, expected_in).await;
+            done.map(in_one_piece)
+        })
+    }
+
+    fn probe<'a>(
+        &'a self,
+        lun: u16,
+        cdb: &'a [u8],
+        expected_in: u32,
+    ) -> LocalFuture<'a, Result<Bytes, InitiatorError>> {
+        Box::pin(async move {
+            Self::command(self, lun, cdb, Vec::new(), expected_in).await.map(in_one_piece)
         })
     }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use iscsi::settings::DigestPreference;
 use sockets::aio::Reactor;
 use tasuki_tokio::TcpStream;
 
@@ -16,6 +17,8 @@ pub struct DiskPortal {
     pub address: SocketAddr,
     /// How its streams are protected.
     pub transport: DiskTransport,
+    /// Digests of headers and data.
+    pub digest: DigestPreference,
 }
 
 impl DiskPortal {

@@ -6,7 +6,19 @@ use std::net::SocketAddr;
 use iscsi::UsageError;
 use iscsi::pdu::LoginStatus;
 
+use super::sense::CommandFailure;
 use crate::transport::TransportError;
+
+/// What to do about a login that was refused.
+fn login_hint(status: LoginStatus) -> &'static str {
+    match status {
+        LoginStatus::AuthenticationFailure => {
+            "; say --user and --secret-file, which listing its disks needs as well"
+        }
+        LoginStatus::NotFound => "; `tasuki disk ls` lists those behind an address",
+        _ => "",
+    }
+}
 
 /// Why a request has no result.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +40,7 @@ pub enum InitiatorError {
         source: TransportError,
     },
     /// The target does not let us in.
-    #[error("the target refuses the login: {0:?}")]
+    #[error("the target refuses the login: {0}{hint}", hint = login_hint(*.0))]
     Refused(LoginStatus),
     /// The target has not proved who it is.
     #[error("the target does not prove who it is: {0}")]
@@ -40,7 +52,9 @@ pub enum InitiatorError {
     #[error("the target failed")]
     Target,
     /// A command has failed.
-    #[error("command {operation:02x}h: status {status:02x}h, sense key {key:x}h, code {code:04x}h")]
+    #[error("{}", CommandFailure {
+        operation: *operation, status: *status, key: *key, code: *code
+    })]
     Command {
         /// Operation code.
         operation: u8,

@@ -2,12 +2,14 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::future::Future;
 
+use iscsi::settings::DigestPreference;
 use scsi::{Command, LunAddress, NexusId, TaskAttribute, UnitRights};
 use tokio::task::{LocalSet, spawn_local, yield_now};
 
 use super::*;
 use crate::access::AccessPolicy;
 use crate::definition::{LunDefinition, TargetDefinition};
+use crate::identity::IdentityRegister;
 use crate::transport::PortalTransport;
 
 const LUN: LunNumber = LunNumber::new(0).unwrap();
@@ -21,7 +23,10 @@ fn with_device<F: Future<Output = ()>>(lun: &str, test: impl FnOnce(Rc<Device>) 
     let (access, transport) = (AccessPolicy::default(), PortalTransport::Plain);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
-        let definition = TargetDefinition { name, luns, portal, transport, state: None, access };
+        let register = IdentityRegister::default();
+        let (state, digest) = (None, DigestPreference::default());
+        let definition =
+            TargetDefinition { name, luns, portal, transport, digest, state, register, access };
         test(Device::new(&definition).unwrap()).await;
     });
 }
@@ -74,7 +79,7 @@ fn a_file_grows_and_shrinks() {
         // Somebody else changes the file.
         for bytes in [5 * MIB + 100, MIB] {
             File::options().write(true).open(&path).unwrap().set_len(bytes).unwrap();
-            assert_eq!(resize(&device, LUN, None).await.unwrap(), bytes);
+            assert_eq!(resize(&device, LUN, None).await.unwrap(), bytes - bytes % 512);
             assert_eq!(len(), bytes, "it stays as it is");
             capacity_has_changed(&device, nexus);
             assert_eq!(last_block(&device, nexus), Ok(u32::try_from(bytes / 512).unwrap() - 1));
@@ -163,8 +168,9 @@ fn a_unit_that_goes_meanwhile_is_not_resized() {
         });
         yield_now().await;
         device.remove_lun(LUN).unwrap();
-        let unit = "memory:1M".parse().unwrap();
-        device.add_lun(LUN, &unit, None, "iqn.2026-11.tasuki:disks").unwrap();
+        let unit: LunDefinition = "memory:1M".parse().unwrap();
+        let opened = unit.open(&IdentityRegister::default()).unwrap();
+        device.add_lun(LUN, &unit, opened).unwrap();
         drop(command);
         assert!(matches!(shrunk.1.await.unwrap(), Err(ResizeError::NoUnit(0))));
         assert_eq!(device.volume(LUN).unwrap().size(), MIB);

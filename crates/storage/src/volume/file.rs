@@ -2,7 +2,7 @@
 //!
 //! The file is opened with O_DIRECT where its alignment allows the unit's blocks: then a write that
 //! is over is in the device's cache, and a flush is fdatasync(2). Other volumes go through the page
-//! cache. One process at a time has a file (flock(2)) or a device (O_EXCL).
+//! cache. One target at a time has a file (a lock of the open file) or a device (O_EXCL).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,13 +10,17 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use bytes::Bytes;
+use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{
     AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, StatxFlags,
 };
 use rustix::io::Errno;
 use scsi::{Allocation, ByteRange, Extent, ExtentState, MediumError};
 
+use super::fault_log::FaultLog;
+use super::opened::{OpenedVolume, VolumeUse};
 use super::resize_error::ResizeVolumeError;
+use crate::identity::{Identified, IdentityRegister, identify};
 use crate::ring::Ring;
 
 /// Why a file is no volume.
@@ -49,6 +53,14 @@ pub enum OpenError {
         /// A block's bytes.
         block_size: u32,
     },
+    /// It is not known which volume it is.
+    #[error("cannot tell which volume {path} is: {source}")]
+    Identity {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
 }
 
 /// An open file or device.
@@ -56,6 +68,7 @@ pub enum OpenError {
 pub(super) struct FileVolume {
     file: Rc<OwnedFd>,
     ring: Rc<Ring>,
+    faults: FaultLog,
     size: u64,
     /// Holes can be made.
     thin: bool,
@@ -63,12 +76,39 @@ pub(super) struct FileVolume {
     read_only: bool,
 }
 
-/// Opens it for blocks of `block_size` bytes, and takes its lock. Both stay with the open file,
-/// whichever process has it.
+/// Opens it for blocks of `block_size` bytes, takes its lock, and tells which volume it is. The
+/// lock stays with the open file, whichever process has it.
 ///
 /// # Errors
 /// The system's, or that it is no volume.
-pub(super) fn open(path: &Path, block_size: u32, read_only: bool) -> Result<OwnedFd, OpenError> {
+pub(super) fn open(
+    path: &Path,
+    block_size: u32,
+    read_only: bool,
+    register: &IdentityRegister,
+) -> Result<OpenedVolume, OpenError> {
+    let file = open_locked(path, block_size, read_only)?;
+    let unknown = |source| OpenError::Identity { path: path.into(), source };
+    let Identified { identity, notice } = identify(&file, path, register).map_err(unknown)?;
+    let size = rustix::fs::seek(&file, SeekFrom::End(0)).unwrap_or(0);
+    let notices = notice.into_iter().chain(tail(path, size, block_size)).collect();
+    Ok(OpenedVolume { file: Some(file), identity, notices })
+}
+
+/// What is to be said of bytes behind the last whole block.
+pub(super) fn tail(path: &Path, size: u64, block_size: u32) -> Option<String> {
+    let rest = size % u64::from(block_size);
+    let whole = size - rest;
+    (rest > 0 && whole > 0).then(|| {
+        let (path, next) = (path.display(), size.next_multiple_of(block_size.into()));
+        format!(
+            "{path} has {size} bytes, no whole number of blocks of {block_size}: the unit has \
+             {whole} of them, without the last {rest}; `truncate -s {next} {path}` makes it whole"
+        )
+    })
+}
+
+fn open_locked(path: &Path, block_size: u32, read_only: bool) -> Result<OwnedFd, OpenError> {
     let failed = |errno: Errno| OpenError::Open { path: path.into(), source: errno.into() };
     let access = if read_only { OFlags::RDONLY } else { OFlags::RDWR } | OFlags::CLOEXEC;
     let stat = rustix::fs::stat(path).map_err(failed)?;
@@ -83,14 +123,33 @@ pub(super) fn open(path: &Path, block_size: u32, read_only: bool) -> Result<Owne
         // Without it the volume goes through the page cache.
         file = open(OFlags::DIRECT).unwrap_or(file);
     }
-    let lock = if read_only {
-        FlockOperation::NonBlockingLockShared
-    } else {
-        FlockOperation::NonBlockingLockExclusive
-    };
-    match rustix::fs::flock(&file, lock) {
-        Err(Errno::AGAIN) => Err(OpenError::InUse(path.into())),
+    match lock(&file, read_only) {
+        Err(Errno::AGAIN | Errno::ACCESS) => Err(OpenError::InUse(path.into())),
         other => other.map(|()| file).map_err(failed),
+    }
+}
+
+/// Takes the lock of a target: of the open file (fcntl(2), OFD), which QEMU honours too. Beside it
+/// a shared flock(2) tells programs that change the file. cryptsetup takes a shared one to read a
+/// header, and would wait for an exclusive one for ever.
+fn lock(file: &OwnedFd, read_only: bool) -> Result<(), Errno> {
+    rustix::fs::flock(file, FlockOperation::NonBlockingLockShared)?;
+    let kind = if read_only { libc::F_RDLCK } else { libc::F_WRLCK };
+    let whole = libc::flock {
+        l_type: i16::try_from(kind).unwrap_or_default(),
+        l_whence: i16::try_from(libc::SEEK_SET).unwrap_or_default(),
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    match fcntl(file, FcntlArg::F_OFD_SETLK(&whole)) {
+        Ok(_) => Ok(()),
+        Err(errno) => match Errno::from_io_error(&errno.into()) {
+            Some(refused @ (Errno::AGAIN | Errno::ACCESS)) => Err(refused),
+            // A file system without such locks.
+            _ if read_only => Ok(()),
+            _ => rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive),
+        },
     }
 }
 
@@ -111,10 +170,10 @@ impl FileVolume {
     pub(super) fn new(
         file: OwnedFd,
         path: &Path,
-        block_size: u32,
-        read_only: bool,
+        unit: VolumeUse,
         ring: Rc<Ring>,
     ) -> Result<Self, OpenError> {
+        let VolumeUse { block_size, read_only, .. } = unit;
         let failed = |errno: Errno| OpenError::Open { path: path.into(), source: errno.into() };
         let stat = rustix::fs::fstat(&file).map_err(failed)?;
         let device = is_device(path, stat.st_mode)?;
@@ -127,7 +186,8 @@ impl FileVolume {
         if size < u64::from(block_size) {
             return Err(OpenError::TooSmall { path: path.into(), size, block_size });
         }
-        Ok(Self { file: Rc::new(file), ring, size, thin: !read_only, device, read_only })
+        let (file, faults) = (Rc::new(file), FaultLog::new(unit, path));
+        Ok(Self { file, ring, faults, size, thin: !read_only, device, read_only })
     }
 
     /// Bytes when it was opened.
@@ -167,10 +227,12 @@ impl FileVolume {
 
     pub(super) async fn read(&self, offset: u64, len: usize) -> Result<Bytes, MediumError> {
         let read = self.ring.read(&self.file, offset, len).await;
-        let memory = read.map_err(|error| failure(&error, MediumError::Read(offset)))?;
+        let failed = |error| self.failed("a read", Some(offset), &error, MediumError::Read(offset));
+        let memory = read.map_err(failed)?;
         if memory.len() < len {
-            // The file is shorter than it was.
-            return Err(MediumError::Read(offset + memory.len() as u64));
+            let end = offset + memory.len() as u64;
+            let error = io::Error::other("it ends there, before the unit does: it was cut");
+            return Err(self.faults.tell("a read", Some(end), &error, MediumError::Read(end)));
         }
         Ok(memory.into_bytes())
     }
@@ -184,9 +246,17 @@ impl FileVolume {
         let mut rest = self.ring.aligned(pieces);
         while !rest.is_empty() {
             let written = self.ring.write(&self.file, offset, rest.clone(), durable).await;
-            let written = written.map_err(|error| failure(&error, MediumError::Write(offset)))?;
+            let other = MediumError::Write(offset);
+            let failed = |error| self.failed("a write", Some(offset), &error, other);
+            let written = written.map_err(failed)?;
             if written == 0 {
-                return Err(MediumError::NoSpace);
+                let error = io::Error::other("nothing was written");
+                return Err(self.faults.tell(
+                    "a write",
+                    Some(offset),
+                    &error,
+                    MediumError::NoSpace,
+                ));
             }
             offset += u64::from(written);
             rest = self.ring.aligned(&[rest.slice(written as usize..)]);
@@ -196,7 +266,7 @@ impl FileVolume {
 
     pub(super) async fn flush(&self) -> Result<(), MediumError> {
         let flushed = self.ring.flush(&self.file).await;
-        flushed.map_err(|error| failure(&error, MediumError::Flush))
+        flushed.map_err(|error| self.failed("a flush", None, &error, MediumError::Flush))
     }
 
     /// Makes bytes zero without writing them. `false`: the file system cannot.
@@ -214,7 +284,10 @@ impl FileVolume {
         match self.ring.allocate(&self.file, mode, range.offset, range.len).await {
             Ok(()) => Ok(true),
             Err(error) if Errno::from_io_error(&error) == Some(Errno::OPNOTSUPP) => Ok(false),
-            Err(error) => Err(failure(&error, MediumError::Write(range.offset))),
+            Err(error) => {
+                let (at, other) = (Some(range.offset), MediumError::Write(range.offset));
+                Err(self.failed("giving storage back or taking it", at, &error, other))
+            }
         }
     }
 
@@ -226,7 +299,11 @@ impl FileVolume {
             let seek = |to| match rustix::fs::seek(&*self.file, to) {
                 // No data behind it.
                 Err(Errno::NXIO) => Ok(range.end()),
-                other => other.map_err(|_| MediumError::Read(offset)),
+                other => other.map_err(|errno| {
+                    let error = io::Error::from(errno);
+                    let seen = MediumError::Read(offset);
+                    self.faults.tell("looking for holes", Some(offset), &error, seen)
+                }),
             };
             let data = seek(SeekFrom::Data(offset))?;
             let (state, end) = if data > offset {
@@ -239,6 +316,17 @@ impl FileVolume {
             offset = end;
         }
         Ok(extents)
+    }
+
+    /// The system has failed an operation: the log is told, and the medium's error is given.
+    fn failed(
+        &self,
+        operation: &'static str,
+        offset: Option<u64>,
+        error: &io::Error,
+        other: MediumError,
+    ) -> MediumError {
+        self.faults.tell(operation, offset, error, failure(error, other))
     }
 }
 

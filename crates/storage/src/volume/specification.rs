@@ -1,11 +1,12 @@
 //! Words for a volume, as `--lun` and the configuration have them.
 
 use std::fmt;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::file::{self, OpenError};
+use super::opened::OpenedVolume;
+use crate::identity::{IdentityRegister, VolumeIdentity};
 
 /// `file:PATH`, `block:PATH`, `memory:SIZE` or `null:SIZE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +34,8 @@ pub enum SpecificationError {
 }
 
 impl VolumeSpecification {
-    /// Opens its file or device for blocks of `block_size` bytes; `None`: it has none.
+    /// Opens its file or device for blocks of `block_size` bytes, and tells which volume it is.
+    /// Identities that a volume cannot keep are in the register. Other volumes are new ones.
     ///
     /// # Errors
     /// Why it cannot be opened, and what to do.
@@ -41,16 +43,26 @@ impl VolumeSpecification {
         &self,
         block_size: u32,
         read_only: bool,
-    ) -> Result<Option<OwnedFd>, OpenError> {
+        register: &IdentityRegister,
+    ) -> Result<OpenedVolume, OpenError> {
         match self {
-            Self::File(path) => file::open(path, block_size, read_only).map(Some),
-            Self::Memory(_) | Self::Null(_) => Ok(None),
+            Self::File(path) => file::open(path, block_size, read_only, register),
+            Self::Memory(_) | Self::Null(_) => {
+                let unknown =
+                    |source| OpenError::Identity { path: self.to_string().into(), source };
+                let identity = VolumeIdentity::random().map_err(unknown)?;
+                Ok(OpenedVolume { file: None, identity, notices: Vec::new() })
+            }
         }
     }
+}
 
-    /// Are the bytes there when the target is started again?
-    pub(crate) fn outlives_process(&self) -> bool {
-        !matches!(self, Self::Memory(_))
+impl VolumeSpecification {
+    /// What is to be said of bytes of its file behind the last whole block.
+    pub(crate) fn tail(&self, block_size: u32) -> Option<String> {
+        let Self::File(path) = self else { return None };
+        let size = std::fs::metadata(path).ok()?.len();
+        file::tail(path, size, block_size)
     }
 }
 

@@ -7,7 +7,8 @@ use scsi::{
     Allocation, ByteRange, Extent, ExtentState, MediumError, MediumOperation, MediumOutput,
 };
 
-use super::{OpenError, Volume, VolumeSpecification};
+use super::{OpenError, Volume, VolumeSpecification, VolumeUse};
+use crate::identity::IdentityRegister;
 use crate::ring::Ring;
 
 const SIZE: u64 = 1 << 20;
@@ -32,7 +33,9 @@ fn image(folder: &Path) -> VolumeSpecification {
 }
 
 fn try_open(volume: &VolumeSpecification, ring: &std::rc::Rc<Ring>) -> Result<Volume, OpenError> {
-    Volume::new(volume, volume.open(BLOCK, false)?, BLOCK, false, ring)
+    let opened = volume.open(BLOCK, false, &IdentityRegister::default())?;
+    let wanted = VolumeUse { lun: 0, block_size: BLOCK, read_only: false };
+    Volume::new(volume, opened, wanted, ring)
 }
 
 fn open(volume: &VolumeSpecification, ring: &std::rc::Rc<Ring>) -> Volume {

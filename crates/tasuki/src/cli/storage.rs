@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use storage::{DiskUrl, LunDefinition, parse_size};
-use user::{CredentialArgs, DiskAccessArgs, DiskSessionArgs, LuksArgs};
+use user::{CredentialArgs, Digest, DiskAccessArgs, DiskSessionArgs, LuksArgs};
 
 use super::disk_bench::DiskBenchArgs;
 use super::luks::LuksFormatArgs;
@@ -80,6 +80,9 @@ pub(crate) struct TargetUpArgs {
     /// Accept initiators by TLS 1.3, instead of sealed ones
     #[arg(long, conflicts_with = "plain")]
     pub(crate) tls: bool,
+    /// CRC32C of iSCSI's headers and data [default: what the initiator offers first]
+    #[arg(long, value_name = "DIGEST", value_enum)]
+    pub(crate) digest: Option<Digest>,
     #[command(flatten)]
     pub(crate) credentials: CredentialArgs,
     /// The instance [default: the one that runs]

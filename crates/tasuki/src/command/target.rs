@@ -13,12 +13,12 @@ mod settings;
 
 use std::time::Duration;
 
-use storage::PortalTransport;
+use storage::{LunDefinition, PortalTransport};
 
 pub(crate) use self::control::TargetReport;
 use self::control::{Reply, Request, ask, ask_with};
 use self::served::open_code;
-use self::settings::TargetSettings;
+use self::settings::{TargetSettings, identity_register};
 use super::background;
 use super::{print, print_json, table};
 use crate::cli::{
@@ -74,6 +74,9 @@ fn begin(args: &TargetUpArgs) -> Result<u8, Failure> {
             ));
         }
     }
+    for tail in settings.definition.luns.values().filter_map(LunDefinition::tail) {
+        exit::say(format_args!("tasuki: {tail}"));
+    }
     if args.foreground {
         // The broker has no key in its memory.
         drop(settings);
@@ -96,10 +99,18 @@ fn add_lun(args: &TargetLunArgs) -> Result<u8, Failure> {
     let definition = args.definition.clone().absolute().map_err(|error| {
         Failure::system(format!("find the volume of `{}`", args.definition), error)
     })?;
-    let file =
-        definition.open().map_err(|error| Failure::new(open_code(&error), error.to_string()))?;
-    let request = Request::AddLun { lun: args.lun, definition: definition.to_string() };
-    ask_with(&args.name, &request, file.as_ref())?.done()
+    let opened = definition
+        .open(&identity_register())
+        .map_err(|error| Failure::new(open_code(&error), error.to_string()))?;
+    for notice in &opened.notices {
+        exit::say(format_args!("tasuki: {notice}"));
+    }
+    let request = Request::AddLun {
+        lun: args.lun,
+        definition: definition.to_string(),
+        identity: opened.identity.to_string(),
+    };
+    ask_with(&args.name, &request, opened.file.as_ref())?.done()
 }
 
 /// All running targets of this user, in order of name.
@@ -132,7 +143,7 @@ fn list(args: &TargetPsArgs, sessions: bool) -> Result<u8, Failure> {
 }
 
 fn unit_table(all: &[TargetReport]) -> String {
-    let head = ["Target", "Name", "Portal", "Transport", "LUN", "Bytes", "Volume"];
+    let head = ["Target", "Name", "Portal", "Transport", "LUN", "Bytes", "Volume", "Identity"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for TargetReport { target: name, status: target, .. } in all {
         for lun in &target.luns {
@@ -144,6 +155,7 @@ fn unit_table(all: &[TargetReport]) -> String {
                 lun.lun.to_string(),
                 lun.bytes.to_string(),
                 lun.volume.clone(),
+                lun.identity.clone(),
             ]);
         }
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use seal::{Fingerprint, Judgement, PeerIdentity, Reason};
 use storage::{
-    Credentials, DiskPortal, DiskTransport, DiskUrl, Initiator, InitiatorError, InitiatorIdentity,
-    IscsiName, Judge, Refusal, Scheme, TransportError,
+    Credentials, DigestPreference, DiskPortal, DiskTransport, DiskUrl, Initiator, InitiatorError,
+    InitiatorIdentity, IscsiName, Judge, Refusal, Scheme, TransportError,
 };
 
 use super::identity::identity;
@@ -81,7 +81,12 @@ impl DiskAccess {
             Scheme::Tls => DiskTransport::tls(self.credentials(url.portal)?).map_err(bad)?,
             Scheme::Sealed => DiskTransport::sealed(self.credentials(url.portal)?).map_err(bad)?,
         };
-        Ok(DiskPortal { address: url.portal, transport })
+        let default = match url.scheme {
+            Scheme::Plain => DigestPreference::Prefer,
+            Scheme::Tls | Scheme::Sealed => DigestPreference::Avoid,
+        };
+        let digest = self.args.digest.map_or(default, DigestPreference::from);
+        Ok(DiskPortal { address: url.portal, transport, digest })
     }
 
     fn credentials(&self, address: SocketAddr) -> Result<Credentials, Failure> {

@@ -137,6 +137,6 @@ impl StateStore for BrokerLine {
     }
 }
 
-fn unexpected(reply: &BrokerReply) -> Failure {
-    Failure::system("ask the target's broker", format_args!("it answered {reply:?}"))
+fn unexpected(_: &BrokerReply) -> Failure {
+    Failure::system("ask the target's broker", "its answer is one to another request")
 }

@@ -15,7 +15,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use serde::{Deserialize, Serialize};
-use storage::{LunDefinition, TargetHandle, TargetStatus};
+use storage::{LunDefinition, NoIdentity, OpenedVolume, TargetHandle, TargetStatus};
 use tokio::io::{AsyncWriteExt as _, Interest};
 use tokio::net::{UnixListener as AsyncUnixListener, UnixStream as AsyncUnixStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -40,7 +40,7 @@ pub(super) enum Request {
     /// End.
     Down,
     /// Add a unit. Its file comes with the request, if it has one.
-    AddLun { lun: u16, definition: String },
+    AddLun { lun: u16, definition: String, identity: String },
     /// Remove a unit.
     RemoveLun { lun: u16 },
     /// Change the keys of all sealed sessions.
@@ -265,10 +265,13 @@ async fn carry_out(
             Ok(())
         }
         Request::Rekey => handle.rekey().map(drop).map_err(|error| error.to_string()),
-        Request::AddLun { lun, definition } => unit(lun).and_then(|lun| {
+        Request::AddLun { lun, definition, identity } => unit(lun).and_then(|lun| {
             let definition: LunDefinition =
                 definition.parse().map_err(|error: storage::LunError| error.to_string())?;
-            handle.add_lun(lun, &definition, file).map_err(|error| error.to_string())
+            let identity = identity.parse().map_err(|error: NoIdentity| error.to_string())?;
+            // The operator's command has said what there is to say.
+            let opened = OpenedVolume { file, identity, notices: Vec::new() };
+            handle.add_lun(lun, &definition, opened).map_err(|error| error.to_string())
         }),
         Request::ResizeLun { lun, bytes } => match unit(lun) {
             Ok(lun) => {

@@ -4,8 +4,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use seal::{Fingerprint, PeerIdentity};
-use storage::{AUTHORITY, Judge, LunNumber, PORT, PortalTransport, Refusal, TargetDefinition};
-use user::{CredentialArgs, credentials};
+use storage::{
+    AUTHORITY, DigestPreference, IdentityRegister, Judge, LunNumber, PORT, PortalTransport,
+    Refusal, TargetDefinition,
+};
+use user::{CredentialArgs, credentials, state_directory};
 
 use super::broker_line::BrokerLine;
 use crate::cli::TargetUpArgs;
@@ -83,12 +86,19 @@ impl TargetSettings {
             luns,
             portal: SocketAddr::new(address, args.port.or(file.port).unwrap_or(PORT)),
             transport: transport(choice, &args.credentials, broker)?,
+            digest: args.digest.or(file.digest).map(DigestPreference::from).unwrap_or_default(),
             state: None,
+            register: identity_register(),
             access,
         };
         let state = args.state.clone().or(file.state);
         Ok(Self { name, net: args.net.clone().or(file.net), state, definition })
     }
+}
+
+/// Where identities of volumes are kept that cannot keep their own.
+pub(super) fn identity_register() -> IdentityRegister {
+    IdentityRegister::new(state_directory())
 }
 
 /// How the portal is protected.
