@@ -30,7 +30,8 @@ impl ChapSecret {
         self.0.is_empty()
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// Its bytes, to be given to a process that may have the secret.
+    pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 }

@@ -49,10 +49,10 @@ impl Target {
         Ok(Self { state: State { config, units, former, nexuses, rights, copies } })
     }
 
-    /// Adds a unit. Each nexus learns it by a unit attention. A nexus that knew another unit by the
-    /// number gets nothing done at this one before it has asked which one it is: by INQUIRY, for the
-    /// page with the designators or the serial number. What it had sent to the other unit must not
-    /// be carried out at this one.
+    /// Adds a unit. Each nexus learns it by a unit attention. A nexus that knew another unit by
+    /// the number gets nothing done at this one before it has asked which one it is: by INQUIRY,
+    /// for the page with the designators or the serial number. What it had sent to the other unit
+    /// must not be carried out at this one.
     ///
     /// # Errors
     ///
@@ -217,6 +217,26 @@ impl Target {
     /// What a nexus may do with a unit; `None`: the unit is not there for it.
     pub fn right(&self, nexus: NexusId, lun: LunNumber) -> Option<UnitRight> {
         self.state.units.get(&lun).and_then(|_| self.state.right(nexus, lun))
+    }
+
+    /// Whether a nexus may do something with a unit that these rights do not give it.
+    pub fn would_lose(&self, nexus: NexusId, rights: &UnitRights) -> bool {
+        let mut luns = self.state.units.keys();
+        luns.any(|lun| self.state.right(nexus, *lun) > rights.at(*lun))
+    }
+
+    /// Gives a nexus more rights than it has. It learns of units that are there for it now by a
+    /// unit attention. An unknown nexus is left alone.
+    pub fn extend_rights(&mut self, nexus: NexusId, rights: UnitRights) {
+        let is_new =
+            |lun: &LunNumber| self.state.right(nexus, *lun).is_none() && rights.at(*lun).is_some();
+        let came = self.state.units.keys().any(is_new);
+        self.set_rights(nexus, rights);
+        if came && self.state.nexuses.contains_key(&nexus) {
+            for unit in self.state.units.values_mut() {
+                unit.attend(nexus, Attention::LunsChanged);
+            }
+        }
     }
 
     /// Whether a nexus may write every unit, also those that come later.

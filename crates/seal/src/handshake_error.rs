@@ -33,8 +33,8 @@ pub enum HandshakeError {
     Tls(rustls::Error),
     /// The handshake did not agree on the ALPN protocol `tasuki-seal/1`.
     #[error(
-        "the peer did not agree on the ALPN protocol tasuki-seal/1: it may speak TLS, at an address \
-         that begins with iscsi+tls://"
+        "the peer did not agree on the ALPN protocol tasuki-seal/1: it may speak TLS, at an \
+         address that begins with iscsi+tls://"
     )]
     WrongProtocol,
     /// The peer's credential cannot be read.

@@ -130,6 +130,25 @@ impl AccessPolicy {
         })
     }
 
+    /// May the session of a peer go on, which the policy `before` has let in? It proves nothing
+    /// again, so the secret that it has proved has to be the one of now.
+    pub(crate) fn still_takes(&self, peer: &Peer, before: &Self) -> bool {
+        let secret = |policy: &Self| {
+            let account = policy.users.iter().find(|user| Some(&user.name) == peer.user.as_ref());
+            account.map(|account| account.secret.clone())
+        };
+        match self.judge(peer) {
+            Judgement::Welcome => true,
+            Judgement::Stranger => false,
+            Judgement::Prove(demand) => {
+                let is_peer = |one: &ChapAccount| Some(&one.name) == peer.user.as_ref();
+                let secrets = secret(self).zip(secret(before));
+                demand.accounts.iter().any(is_peer)
+                    && secrets.is_some_and(|(now, was)| now.is_same(&was))
+            }
+        }
+    }
+
     /// What a peer may do that has proved what it had to.
     pub(crate) fn rights(&self, peer: &Peer) -> UnitRights {
         if self.rules.is_empty() {

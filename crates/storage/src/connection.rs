@@ -98,7 +98,7 @@ impl StreamProtocol for Connection {
             input.clear();
             self.portal.refused(
                 &self.session,
-                "it speaks sealed or TLS, and the portal is plain: its address begins with iscsi://",
+                "it speaks sealed or TLS, and the portal is plain: say iscsi://",
             );
             return self.session.end();
         }
@@ -231,7 +231,8 @@ impl Connection {
                 self.portal.refused(&self.session, why);
             }
             reason => {
-                tracing::warn!(peer = %self.session.ends.peer, "the connection is closed: {reason}");
+                let peer = self.session.ends.peer;
+                tracing::warn!(%peer, "the connection is closed: {reason}");
             }
         }
         self.session.closed.set(true);

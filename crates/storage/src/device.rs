@@ -70,6 +70,7 @@ pub enum DeviceError {
 pub(crate) struct Device {
     pub(crate) scsi: RefCell<Target>,
     pub(crate) volumes: RefCell<BTreeMap<LunNumber, Rc<Volume>>>,
+    definitions: RefCell<BTreeMap<LunNumber, LunDefinition>>,
     counters: RefCell<BTreeMap<LunNumber, Rc<UnitCounters>>>,
     locks: RefCell<RangeLocks>,
     /// Tasks that wait for a range, by their keys.
@@ -101,6 +102,7 @@ impl Device {
         let device = Rc::new(Self {
             scsi: RefCell::new(target),
             volumes: RefCell::default(),
+            definitions: RefCell::default(),
             counters: RefCell::default(),
             locks: RefCell::new(RangeLocks::new(MOST_TASKS)),
             waiting: RefCell::default(),
@@ -155,6 +157,7 @@ impl Device {
         let added = self.scsi.borrow_mut().add_lun(number, config);
         added.map_err(|source| DeviceError::Unit { lun: number.get(), source })?;
         self.volumes.borrow_mut().insert(number, Rc::new(volume));
+        self.definitions.borrow_mut().insert(number, lun.clone());
         self.counters.borrow_mut().insert(number, Rc::default());
         Ok(())
     }
@@ -180,6 +183,7 @@ impl Device {
         let removed = self.scsi.borrow_mut().remove_lun(number);
         removed.map_err(|source| DeviceError::Unit { lun: number.get(), source })?;
         self.volumes.borrow_mut().remove(&number);
+        self.definitions.borrow_mut().remove(&number);
         self.counters.borrow_mut().remove(&number);
         Ok(())
     }
@@ -215,6 +219,18 @@ impl Device {
             reservations: kept.reservations,
             ..LunConfig::new(&serial, identity.identifier(), volume.size() / block)
         }
+    }
+
+    /// What its units are now.
+    pub(crate) fn definitions(&self) -> BTreeMap<LunNumber, LunDefinition> {
+        let mut definitions = self.definitions.borrow().clone();
+        for (number, definition) in &mut definitions {
+            if let Some(volume) = self.volume(*number) {
+                // Memory that was resized.
+                definition.volume = volume.specification();
+            }
+        }
+        definitions
     }
 
     /// A key for a new task.

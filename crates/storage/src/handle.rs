@@ -1,6 +1,7 @@
 //! A running target, for the process that serves it: its state, its units, its end.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use scsi::LunNumber;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
+use crate::access::AccessPolicy;
 use crate::counters::{Counts, LatencyHistogram};
 use crate::definition::LunDefinition;
 use crate::device::DeviceError;
@@ -155,7 +157,7 @@ impl TargetHandle {
         drop(tokio::task::spawn_blocking(|| ()));
     }
 
-    /// Removes a unit. Its commands are aborted.
+    /// Removes a unit. Its commands fail: there is no such unit.
     ///
     /// # Errors
     /// There is no such unit.
@@ -163,9 +165,21 @@ impl TargetHandle {
         self.portal.device.remove_lun(number)?;
         let lun = iscsi::Lun::from_bytes(number.to_wire());
         for session in self.portal.sessions.borrow().values() {
-            session.abort_all(Some(lun));
+            session.fail_all(lun);
         }
         Ok(())
+    }
+
+    /// What the target's units are now.
+    #[must_use]
+    pub fn definitions(&self) -> BTreeMap<LunNumber, LunDefinition> {
+        self.portal.device.definitions()
+    }
+
+    /// Sets who may use the target. Sessions go on unless they lose a right. How many end.
+    #[must_use]
+    pub fn set_access(&self, access: AccessPolicy) -> usize {
+        self.portal.set_access(access)
     }
 
     /// Lets all sealed sessions change the keys of both directions. How many there are.

@@ -16,73 +16,24 @@ mod attribute;
 mod device;
 mod mark;
 mod register;
+mod volume_identity;
 
-use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::str::FromStr;
 
 use rustix::fs::FileType;
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use self::attribute::Attribute;
 use self::mark::FileMark;
 pub use self::register::IdentityRegister;
-
-/// The identity of a volume: a number that no other volume has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct VolumeIdentity(u128);
+pub use self::volume_identity::{NoIdentity, VolumeIdentity};
 
 /// An identity, and what a user is to know about it.
 #[derive(Debug)]
 pub(crate) struct Identified {
     pub(crate) identity: VolumeIdentity,
     pub(crate) notice: Option<String>,
-}
-
-/// Text that is no identity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an identity of a volume has 32 hexadecimal digits")]
-pub struct NoIdentity;
-
-impl VolumeIdentity {
-    /// One that nobody has.
-    ///
-    /// # Errors
-    /// The system has no random numbers.
-    pub fn random() -> io::Result<Self> {
-        let mut bytes = [0; 16];
-        getrandom(&mut bytes, GetRandomFlags::empty())?;
-        Ok(Self(u128::from_be_bytes(bytes)))
-    }
-
-    /// Its bytes.
-    pub(crate) fn to_bytes(self) -> [u8; 16] {
-        self.0.to_be_bytes()
-    }
-
-    /// The number of 60 bits by which the unit's NAA designator names it.
-    pub(crate) fn identifier(self) -> u64 {
-        u64::try_from(self.0 >> 68).unwrap_or(0)
-    }
-}
-
-/// 32 hexadecimal digits: the unit's serial number.
-impl fmt::Display for VolumeIdentity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
-}
-
-impl FromStr for VolumeIdentity {
-    type Err = NoIdentity;
-
-    fn from_str(text: &str) -> Result<Self, NoIdentity> {
-        let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let number = digits.then(|| u128::from_str_radix(text, 16).ok()).flatten();
-        number.map(Self).ok_or(NoIdentity)
-    }
 }
 
 /// The identity of the volume in an open file or device. One is made if it has none.

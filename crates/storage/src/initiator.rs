@@ -10,6 +10,7 @@ mod sense;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -50,9 +51,12 @@ const MOST_ATTENTIONS: usize = 64;
 /// The additional sense code MEDIUM NOT PRESENT (SPC-4 4.5.7).
 const NO_MEDIUM: u16 = 0x3a;
 /// Why a plain session with another kind of portal ends.
-const SECRET_PORTAL: &str = "its portal speaks sealed or TLS, and this session is plain: say iscsi+sealed:// or iscsi+tls://";
+const SECRET_PORTAL: &str = "its portal speaks sealed or TLS: say iscsi+sealed:// or iscsi+tls://";
 const NO_ANSWER: &str = "the portal ended it without an answer: if it is a sealed or TLS one, say \
                          iscsi+sealed:// or iscsi+tls://";
+/// Why a session over TLS ends that the target does not end in order.
+const CUT: &str = "the target ended it without the end of TLS: if its portal is a sealed one, say \
+                   iscsi+sealed://";
 /// Why a request finds no connection.
 const ENDED: &str = "it has ended";
 /// Status CHECK CONDITION (SAM-5 5.3.1).
@@ -490,8 +494,9 @@ impl Shared {
             }
         };
         let why = match stream::run(&*self, opened.reader, opened.writer, until).await {
-            Ok(()) if self.in_place && !self.heard.get() => NO_ANSWER.to_owned(),
+            _ if self.in_place && !self.heard.get() => NO_ANSWER.to_owned(),
             Ok(()) => "the target has closed it".to_owned(),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => CUT.to_owned(),
             Err(error) => error.to_string(),
         };
         self.end(&why);
@@ -528,10 +533,11 @@ impl Shared {
                 InitiatorEvent::Targets { command, targets } => {
                     self.finish(command, |_| Answer::Targets(targets));
                 }
-                InitiatorEvent::Rejected {
+                InitiatorEvent::Damaged { .. }
+                | InitiatorEvent::Rejected {
                     command: None,
                     reason: RejectReason::DataDigestError,
-                } => tracing::warn!("data came damaged at the target: it is sent again"),
+                } => tracing::warn!("data was damaged on its way: it is sent again"),
                 InitiatorEvent::Rejected { command: Some(command), .. } => {
                     self.finish(command, |_| Answer::Failed);
                 }

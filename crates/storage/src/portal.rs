@@ -10,7 +10,7 @@ use iscsi::pdu::LoginStatus;
 use iscsi::target::{LoginAnswer, LoginInfo, SendTargetsScope, TargetRecord};
 use scsi::UnitRights;
 
-use crate::access::{Judgement, Peer};
+use crate::access::{AccessPolicy, Judgement, Peer};
 use crate::counters::TargetCounters;
 use crate::definition::TargetDefinition;
 use crate::device::{Device, PORTAL_GROUP};
@@ -29,12 +29,46 @@ pub(crate) struct Portal {
     logins: RefCell<VecDeque<Rc<Session>>>,
     pub(crate) counters: TargetCounters,
     definition: TargetDefinition,
+    /// Who may use the target now.
+    access: RefCell<AccessPolicy>,
 }
 
 impl Portal {
-    pub(crate) fn new(device: Rc<Device>, definition: TargetDefinition) -> Rc<Self> {
+    pub(crate) fn new(device: Rc<Device>, mut definition: TargetDefinition) -> Rc<Self> {
         let (sessions, logins, counters) = Default::default();
-        Rc::new(Self { device, sessions, logins, counters, definition })
+        let access = RefCell::new(std::mem::take(&mut definition.access));
+        Rc::new(Self { device, sessions, logins, counters, definition, access })
+    }
+
+    /// Other rules are valid from now on. Sessions go on, unless they lose a right: these end, and
+    /// so do logins that have begun by the old rules. How many sessions end.
+    pub(crate) fn set_access(&self, access: AccessPolicy) -> usize {
+        let before = self.access.replace(access);
+        for login in self.logins.take() {
+            login.end();
+        }
+        let sessions: Vec<_> = self.sessions.borrow().values().cloned().collect();
+        let goes_on = |session: &&Rc<Session>| !self.adapt(session, &before);
+        let ended: Vec<_> = sessions.iter().filter(goes_on).collect();
+        for session in &ended {
+            let (peer, initiator) = (session.ends.peer, session.said());
+            tracing::warn!(%peer, initiator, "the session ends: its right was withdrawn");
+            session.finish();
+        }
+        ended.len()
+    }
+
+    /// Gives a session its rights of now. `false`: it has lost one.
+    fn adapt(&self, session: &Session, before: &AccessPolicy) -> bool {
+        let (Some(peer), Some(nexus)) = (session.peer(), session.nexus.get()) else { return false };
+        let access = self.access.borrow();
+        let rights = access.rights(&peer);
+        let mut scsi = self.device.scsi.borrow_mut();
+        if !access.still_takes(&peer, before) || scsi.would_lose(nexus, &rights) {
+            return false;
+        }
+        scsi.extend_rights(nexus, rights);
+        true
     }
 
     /// The target's name.
@@ -96,7 +130,7 @@ impl Portal {
             self.refused(session, "it wants a target that is not here");
             return LoginAnswer::Refuse(LoginStatus::NotFound);
         }
-        match self.definition.access.judge(&Self::peer(session, info)) {
+        match self.access.borrow().judge(&Self::peer(session, info)) {
             Judgement::Welcome => LoginAnswer::Allow { chap: None, alias: None },
             Judgement::Prove(demand) => LoginAnswer::Allow { chap: Some(demand), alias: None },
             Judgement::Stranger => {
@@ -108,7 +142,7 @@ impl Portal {
 
     /// What the initiator may do, which has proved what it had to.
     pub(crate) fn rights(&self, session: &Session, info: &LoginInfo) -> UnitRights {
-        self.definition.access.rights(&Self::peer(session, info))
+        self.access.borrow().rights(&Self::peer(session, info))
     }
 
     /// A login was refused: the log tells whose, and why. Its rate is bounded by the log.

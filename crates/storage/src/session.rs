@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use iscsi::pdu::{AsyncEvent, Isid};
 use iscsi::settings::{DigestPreference, KeySettings};
-use iscsi::target::TargetConnection;
+use iscsi::target::{Completion, TargetConnection};
 use iscsi::{IscsiName, Lun, TargetConfig, TaskId};
 use scsi::NexusId;
 use seal::PeerIdentity;
@@ -22,6 +22,7 @@ use sockets::Client;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::AbortHandle;
 
+use crate::access::Peer;
 use crate::counters::SessionCounters;
 use crate::device::{Device, PORTAL_GROUP};
 use crate::stream::StreamSignals;
@@ -30,6 +31,11 @@ use crate::transport::SealedState;
 /// Data-in that may wait to be written, and as much data-out that may wait for its volume, KiB. It
 /// is at least one command's.
 pub(crate) const ROOM: u32 = 16 << 10;
+
+/// Status CHECK CONDITION (SAM-5 5.3.1), and sense data for it: ILLEGAL REQUEST, LOGICAL UNIT NOT
+/// SUPPORTED (SPC-4 4.5.3).
+const CHECK_CONDITION: u8 = 2;
+const NO_SUCH_UNIT: [u8; 18] = [0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x25, 0, 0, 0, 0, 0];
 
 /// A session's name: the initiator port.
 pub(crate) type SessionName = (String, Isid);
@@ -181,6 +187,16 @@ impl Session {
         self.said.borrow().as_ref().map(IscsiName::to_string).unwrap_or_default()
     }
 
+    /// Who its initiator is; `None`: it has not said its name.
+    pub(crate) fn peer(&self) -> Option<Peer> {
+        Some(Peer {
+            address: self.ends.peer.ip(),
+            initiator: self.said.borrow().clone()?,
+            user: self.user(),
+            identities: self.proven_identities(),
+        })
+    }
+
     /// Who has proved to have the session.
     pub(crate) fn user(&self) -> Option<String> {
         self.user.borrow().clone()
@@ -222,6 +238,21 @@ impl Session {
             self.abort(*task);
         }
         meant.len()
+    }
+
+    /// Ends all tasks of a unit that is gone, and tells the initiator so.
+    pub(crate) fn fail_all(&self, lun: Lun) {
+        let meant: Vec<TaskId> = {
+            let tasks = self.tasks.borrow();
+            tasks.iter().filter(|(_, task)| task.lun == lun).map(|(id, _)| *id).collect()
+        };
+        for task in meant {
+            let sense = Bytes::from_static(&NO_SUCH_UNIT);
+            let gone = Completion { status: CHECK_CONDITION, sense, ..Completion::default() };
+            let _ = self.connection.borrow_mut().complete(task, gone);
+            self.forget(task);
+        }
+        self.signals.output.notify_one();
     }
 
     /// The target's other sessions.

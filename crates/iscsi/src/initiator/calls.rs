@@ -57,6 +57,7 @@ impl InitiatorConnection {
             open_r2ts: 0,
             received: 0,
             next_offset: 0,
+            is_damaged: false,
         };
         let (id, tag) = self.open_request(RequestKind::Command(Box::new(open)));
         self.queue.push_back(tag);

@@ -41,10 +41,17 @@ impl InitiatorConnection {
         }
         match is_sound {
             None => {}
-            // RFC 7143 7.8: at ErrorRecoveryLevel 0 the session is recovered.
-            Some(false) => return Err(ProtocolError::DataDigest(Opcode::DataIn as u8)),
-            Some(true) => {
-                if let Some(IncomingData { pdu, .. }) = self.incoming.take() {
+            // RFC 7143 7.8: the task ends with an error. Its header is to be trusted then, by a
+            // digest of its own; without one the session is recovered.
+            Some(false) if !self.parameters.header_digest => {
+                return Err(ProtocolError::DataDigest(Opcode::DataIn as u8));
+            }
+            Some(sound) => {
+                if let Some(IncomingData { id, pdu, .. }) = self.incoming.take() {
+                    if !sound {
+                        self.command(pdu.task_tag)?.1.is_damaged = true;
+                        self.events.push_back(InitiatorEvent::Damaged { command: id });
+                    }
                     self.take_numbers(&Response::DataIn(pdu));
                     self.end_data_in(&pdu);
                 }
@@ -91,7 +98,7 @@ impl InitiatorConnection {
         {
             self.events.push_back(InitiatorEvent::Response {
                 command: request.id,
-                response: ServiceResponse::Completed,
+                response: request.kind.response(ServiceResponse::Completed),
                 status,
                 sense: Bytes::new(),
                 residual,
@@ -141,10 +148,11 @@ impl InitiatorConnection {
         if pdu.response == ServiceResponse::Completed && pdu.exp_data_sn.get() > seen {
             return Err(ProtocolError::Data("a data PDU is missing before the status"));
         }
-        self.end_request(pdu.task_tag);
+        let ended = self.end_request(pdu.task_tag);
+        let response = ended.map_or(pdu.response, |ended| ended.kind.response(pdu.response));
         self.events.push_back(InitiatorEvent::Response {
             command: id,
-            response: pdu.response,
+            response,
             status: pdu.status,
             sense: sense_data(data),
             residual: pdu.residual,

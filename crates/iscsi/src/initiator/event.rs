@@ -102,6 +102,12 @@ pub enum InitiatorEvent {
         /// The bytes, where they lie in the input of `handle_bytes`.
         data: Bytes,
     },
+    /// A part of a command's data-in had a wrong digest. The command goes on to its end, and its
+    /// `Response` is a failure.
+    Damaged {
+        /// The command.
+        command: CommandId,
+    },
     /// A command is done.
     Response {
         /// The command.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::event::{CommandId, InitiatorCommand};
 use crate::lun::Lun;
-use crate::pdu::{DataIn, TaskFunction};
+use crate::pdu::{DataIn, ServiceResponse, TaskFunction};
 use crate::serial::SerialNumber;
 use crate::text::TextAssembler;
 
@@ -27,6 +27,8 @@ pub(super) struct OpenCommand {
     /// Bytes of data-in that came, and where the last of them ended.
     pub(super) received: u32,
     pub(super) next_offset: u32,
+    /// A part of its data-in had a wrong digest: it has failed when it ends.
+    pub(super) is_damaged: bool,
 }
 
 /// What a request is.
@@ -48,6 +50,16 @@ pub(super) enum RequestKind {
         told: bool,
     },
     Logout,
+}
+
+impl RequestKind {
+    /// How the request has ended for the shell, which the target has answered so.
+    pub(super) fn response(&self, told: ServiceResponse) -> ServiceResponse {
+        match self {
+            Self::Command(command) if command.is_damaged => ServiceResponse::TargetFailure,
+            _ => told,
+        }
+    }
 }
 
 /// A request that is open.

@@ -26,6 +26,7 @@ struct RawTarget {
     decoder: Decoder,
     stat_sn: SerialNumber,
     window: (SerialNumber, SerialNumber),
+    header_digest: bool,
     data_digest: bool,
 }
 
@@ -44,7 +45,8 @@ impl RawTarget {
         let initiator = InitiatorConnection::new(config, NOW, [0; 64]).expect("sound settings");
         let (stat_sn, window) = (sn(5), (sn(0), sn(0)));
         let decoder = Decoder::new(1 << 20);
-        let mut raw = Self { initiator, decoder, stat_sn, window, data_digest: false };
+        let (header_digest, data_digest) = (false, false);
+        let mut raw = Self { initiator, decoder, stat_sn, window, header_digest, data_digest };
         let (Request::Login(login), _) = raw.request() else { panic!("no login") };
         raw.window = (login.cmd_sn, login.cmd_sn + room - 1);
         let response = Response::Login(LoginResponse {
@@ -63,8 +65,9 @@ impl RawTarget {
             status: LoginStatus::Success,
         });
         raw.send(&response, text.as_bytes());
-        raw.data_digest = text.contains("CRC32C");
-        raw.decoder.set(1 << 20, false, raw.data_digest);
+        raw.header_digest = text.contains("HeaderDigest=CRC32C");
+        raw.data_digest = text.contains("DataDigest=CRC32C");
+        raw.decoder.set(1 << 20, raw.header_digest, raw.data_digest);
         assert!(matches!(raw.event(), Some(InitiatorEvent::LoggedIn { tsih: 1, .. })));
         raw
     }
@@ -82,7 +85,7 @@ impl RawTarget {
 
     fn bytes(&self, response: &Response, data: &[u8]) -> Vec<u8> {
         let data = vec![Bytes::copy_from_slice(data)];
-        let pdu = encode(response.emit(), &[], data, (false, self.data_digest));
+        let pdu = encode(response.emit(), &[], data, (self.header_digest, self.data_digest));
         pdu.into_pieces().flatten().collect()
     }
 
@@ -296,6 +299,26 @@ fn a_damaged_payload_ends_the_connection() {
     assert!(matches!(raw.event(), Some(InitiatorEvent::DataIn { offset: 100, .. })));
     assert_eq!(raw.error(), ProtocolError::DataDigest(0x25));
     assert!(raw.event().is_none());
+}
+
+/// RFC 7143 7.8: where the header has a digest of its own, the command fails alone.
+#[test]
+fn a_damaged_payload_fails_its_command() {
+    let mut raw = RawTarget::log_in(8, "HeaderDigest=CRC32C\0DataDigest=CRC32C\0");
+    let (_, tag) = raw.start(0, 1000);
+    let pdu = Response::DataIn(raw.data_in(tag, 0, 0));
+    let mut bytes = raw.bytes(&pdu, &[1; 100]);
+    bytes[60] ^= 1;
+    raw.initiator.handle_bytes(NOW, &mut bytes.into());
+    assert!(matches!(raw.event(), Some(InitiatorEvent::DataIn { .. })));
+    assert!(matches!(raw.event(), Some(InitiatorEvent::Damaged { .. })));
+    let status = Some((0, Residual::None));
+    let pdu = Response::DataIn(DataIn { status, ..raw.data_in(tag, 1, 100) });
+    raw.send(&pdu, &[1; 100]);
+    assert!(matches!(raw.event(), Some(InitiatorEvent::DataIn { offset: 100, .. })));
+    let Some(InitiatorEvent::Response { response, .. }) = raw.event() else { panic!("no end") };
+    assert_eq!(response, ServiceResponse::TargetFailure);
+    assert!(raw.event().is_none(), "the session goes on");
 }
 
 /// The shell may reuse the memory of its input when it has put the data-in where it belongs.

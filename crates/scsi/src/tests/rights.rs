@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::copy::{copy, list, pair, segment, target};
 use super::reserve_rules::{KEY_A, register};
 use super::world::{A, B, LUN, World, config, ten};
-use crate::{LunAddress, LunConfig, LunNumber, UnitRight, UnitRights};
+use crate::{LunAddress, LunConfig, LunNumber, NexusId, UnitRight, UnitRights};
 
 const OTHER: LunNumber = LunNumber::new(1).unwrap();
 const REPORT_LUNS: [u8; 12] = [0xa0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
@@ -137,4 +137,25 @@ proptest! {
             prop_assert_eq!(forth.at(lun), granted.max(all.then_some(UnitRight::Read)));
         }
     }
+}
+
+#[test]
+fn rights_can_grow_while_the_session_stands() {
+    let mut world = World::new(config());
+    let next = LunNumber::new(1).unwrap();
+    world.add(next, LunConfig { identifier: 7, serial: "one".to_owned(), ..config() });
+    world.run(A, &[0; 6], &[], 0).bad(6, 0x3f0e);
+    let mut rights = UnitRights::NONE;
+    rights.grant(LUN, UnitRight::Read);
+    assert!(world.target.would_lose(A, &rights));
+    world.target.set_rights(A, rights.clone());
+    assert!(!world.target.would_lose(A, &rights));
+    rights.grant(LUN, UnitRight::Write);
+    world.target.extend_rights(A, rights.clone());
+    world.run(A, &[0; 6], &[], 0).good();
+    assert!(!world.target.would_lose(A, &UnitRights::EVERYTHING));
+    world.target.extend_rights(A, UnitRights::EVERYTHING);
+    world.run(A, &[0; 6], &[], 0).bad(6, 0x3f0e);
+    assert!(world.target.would_lose(A, &rights), "a unit would be gone");
+    world.target.extend_rights(NexusId(99), rights);
 }

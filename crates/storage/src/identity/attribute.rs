@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 use rustix::io::Errno;
 
-use super::VolumeIdentity;
 use super::mark::FileMark;
+use super::volume_identity::VolumeIdentity;
 
 /// The attribute's name.
 pub(super) const NAME: &str = "user.tasuki.identity";

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::VolumeIdentity;
+use super::volume_identity::VolumeIdentity;
 
 /// The file's name.
 const NAME: &str = "volumes";

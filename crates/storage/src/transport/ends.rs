@@ -154,6 +154,11 @@ async fn in_time(
 
 fn tls_error(error: io::Error) -> TransportError {
     match error.get_ref() {
+        _ if error.kind() == io::ErrorKind::UnexpectedEof => TransportError::Tls(
+            "the other end closed the connection within the handshake: it may speak plain iSCSI, \
+             at an address that begins with iscsi://"
+                .to_owned(),
+        ),
         Some(_) => TransportError::Tls(error.to_string()),
         None => TransportError::Stream(error),
     }

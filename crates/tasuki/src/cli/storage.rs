@@ -38,6 +38,12 @@ pub(crate) enum TargetCommand {
     Down(TargetNameArgs),
     Add(TargetLunArgs),
     Remove(TargetUnitArgs),
+    /// Read the configuration of a running target again: rules, users, secrets, units
+    ///
+    /// It is that of the command line by which the target was started. Units that it does not have
+    /// go, also those of `tasuki target add`. Sessions go on, unless their right was withdrawn. A
+    /// configuration with an error changes nothing. Name, transport and address take a restart.
+    Reload(TargetNameArgs),
     /// Change the keys of all sealed sessions of a target now
     Rekey(TargetNameArgs),
     Resize(TargetResizeArgs),
@@ -134,7 +140,7 @@ pub(crate) struct TargetLunArgs {
 
 /// Remove a logical unit of a running target
 ///
-/// Its commands are aborted; initiators learn it by a unit attention.
+/// Its commands fail; initiators learn it by a unit attention.
 #[derive(Debug, Args)]
 pub(crate) struct TargetUnitArgs {
     /// Name of the target

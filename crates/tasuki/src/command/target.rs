@@ -2,12 +2,14 @@
 //!
 //! A target is a process of its own in a sandbox, a client of an instance ([`served`]). It answers
 //! at a Unix socket beside those of instances ([`control`]). Its parent keeps the rights of its
-//! user for it ([`broker`]).
+//! user for it ([`broker`]). Its configuration can be read again ([`reload`]).
 
+mod access_message;
 mod broker;
 mod broker_line;
 mod broker_messages;
 mod control;
+mod reload;
 mod served;
 mod settings;
 
@@ -43,6 +45,7 @@ pub(crate) fn target(args: &TargetArgs) -> Result<u8, Failure> {
             let request = Request::RemoveLun { lun: remove.lun };
             ask(&remove.name, &request)?.done()
         }
+        TargetCommand::Reload(it) => reload::reload(&it.name),
         TargetCommand::Rekey(rekey) => ask(&rekey.name, &Request::Rekey)?.done(),
         TargetCommand::Resize(resize) => {
             let request = Request::ResizeLun { lun: resize.lun, bytes: resize.size };
@@ -54,6 +57,9 @@ pub(crate) fn target(args: &TargetArgs) -> Result<u8, Failure> {
 }
 
 fn begin(args: &TargetUpArgs) -> Result<u8, Failure> {
+    if reload::is_reload() {
+        return reload::carry_out(args);
+    }
     if broker::is_target() {
         return served::serve(args);
     }

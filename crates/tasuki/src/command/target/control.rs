@@ -15,17 +15,18 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use serde::{Deserialize, Serialize};
-use storage::{LunDefinition, NoIdentity, OpenedVolume, TargetHandle, TargetStatus};
+use storage::{LunDefinition, LunNumber, NoIdentity, OpenedVolume, TargetHandle, TargetStatus};
 use tokio::io::{AsyncWriteExt as _, Interest};
 use tokio::net::{UnixListener as AsyncUnixListener, UnixStream as AsyncUnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::access_message::AccessMessage;
 use super::broker_messages::unit;
 use crate::exit::{Code, Failure};
 use crate::runtime_dir::{InstanceName, RuntimeDir};
 
 /// Longest line, bytes.
-const LONGEST: usize = 64 << 10;
+const LONGEST: usize = 1 << 20;
 /// How long a target may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
 /// How long it may take to change a unit's size: commands that are under way end before.
@@ -45,6 +46,10 @@ pub(super) enum Request {
     RemoveLun { lun: u16 },
     /// Change the keys of all sealed sessions.
     Rekey,
+    /// What are the units, as a configuration has them?
+    Units,
+    /// Set who may use the target.
+    SetAccess { access: AccessMessage },
     /// Give a unit another size; without one, that of its file or device.
     ResizeLun { lun: u16, bytes: Option<u64> },
 }
@@ -76,11 +81,25 @@ pub(crate) struct TargetReport {
     pub(crate) status: TargetStatus,
 }
 
+/// A unit, as a configuration has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct UnitReport {
+    /// Its number.
+    pub(super) lun: u16,
+    /// As `--lun` has it.
+    pub(super) definition: String,
+    /// Its size.
+    pub(super) bytes: u64,
+}
+
 /// What the target answers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Reply {
     Status(Box<TargetReport>),
+    Units(Vec<UnitReport>),
+    /// How many sessions have ended.
+    Sessions(usize),
     Done,
     Failed(String),
 }
@@ -145,6 +164,16 @@ fn connect(name: &InstanceName) -> Result<UnixStream, Failure> {
         Failure::new(Code::NoInstance, sentence)
     })?;
     Ok(stream)
+}
+
+/// The process that made the target's socket: its broker.
+///
+/// # Errors
+/// The target does not run.
+pub(super) fn broker_of(name: &InstanceName) -> Result<u32, Failure> {
+    let peer = rustix::net::sockopt::socket_peercred(connect(name)?);
+    let peer = peer.map_err(|errno| Failure::system("find the target's broker", errno))?;
+    Ok(peer.pid.as_raw_nonzero().get().cast_unsigned())
 }
 
 /// Lets a target end, and waits for it.
@@ -247,6 +276,17 @@ fn receive_some(
     Ok(received.bytes)
 }
 
+fn units(handle: &TargetHandle) -> Vec<UnitReport> {
+    let sizes = handle.status().luns;
+    let size = |lun: u16| sizes.iter().find(|unit| unit.lun == lun).map_or(0, |unit| unit.bytes);
+    let report = |(number, definition): (LunNumber, LunDefinition)| UnitReport {
+        lun: number.get(),
+        definition: definition.to_string(),
+        bytes: size(number.get()),
+    };
+    handle.definitions().into_iter().map(report).collect()
+}
+
 async fn carry_out(
     request: Request,
     file: Option<OwnedFd>,
@@ -264,6 +304,11 @@ async fn carry_out(
             handle.end();
             Ok(())
         }
+        Request::Units => return Reply::Units(units(handle)),
+        Request::SetAccess { access } => match access.policy() {
+            Ok(access) => return Reply::Sessions(handle.set_access(access)),
+            Err(sentence) => Err(sentence),
+        },
         Request::Rekey => handle.rekey().map(drop).map_err(|error| error.to_string()),
         Request::AddLun { lun, definition, identity } => unit(lun).and_then(|lun| {
             let definition: LunDefinition =

@@ -44,9 +44,8 @@ fn serve_with(
         .map_err(|errno| Failure::system("name the target's process", errno))?;
     let settings = TargetSettings::new(args, Some(line))?;
     let TargetSettings { name, net, state, mut definition } = settings;
-    if definition.access.has_secrets() {
-        forbid_dumps()?;
-    }
+    // It may get secrets later.
+    forbid_dumps()?;
     let (instance, client) = join_named(net.as_ref())?;
     definition.state = state.is_some().then(|| Rc::new(line.clone()) as _);
     let Preparation { user, pid, listener } = line.prepare(&name, state)?;
