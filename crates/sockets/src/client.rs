@@ -3,7 +3,7 @@
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use abi::network::NetworkStatus;
 use abi::stages::TraceStage;
@@ -105,6 +105,13 @@ impl Client {
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.membership.server.is_alive()
+    }
+
+    /// Sets how long threads sleep on their futexes before they sleep on descriptors: a second,
+    /// unless a test makes it so long that a wake-up that is lost cannot be missed.
+    #[doc(hidden)]
+    pub fn set_futex_sleep(&self, time: Duration) {
+        self.membership.server.set_futex_sleep(time);
     }
 
     /// Ends the membership in order. Open sockets are closed as close(2) would, and their queued

@@ -11,7 +11,7 @@ use abi::client::{ClientParams, RESULTS};
 use abi::option::OptionPart;
 use abi::{Family, SocketId, SocketKind};
 use common::server::ECHO;
-use common::{Fake, SOON, connected, index_of, small};
+use common::{Fake, HANG, connected, index_of, make_lost_wake_ups_hang, small};
 use tasuki_sockets::{CallBatch, Errno, RecvFlags, Reply, Request, Wait};
 
 /// The first socket of a client.
@@ -104,7 +104,7 @@ fn results_overtake_each_other() {
     let start = Instant::now();
     let limit = Wait::Until(start + Duration::from_millis(20));
     assert_eq!(batch.wait(slow, limit), Err(Errno::AGAIN));
-    assert!((20..900).contains(&start.elapsed().as_millis()));
+    assert!(start.elapsed() >= Duration::from_millis(20));
     fake.core().answer_held();
     assert!(batch.wait(slow, Wait::Forever).is_ok(), "the ticket stayed good");
 }
@@ -334,6 +334,7 @@ fn threads_beyond_the_slots_share_them() {
     let params =
         ClientParams { threads: 3, sockets: 64, tx_pages: 512, rx_pages: 64 * 20, ..small() };
     let (fake, client) = Fake::with_client(params);
+    make_lost_wake_ups_hang(&client);
     let sockets: Vec<_> = (0..40).map(|_| connected(&client)).collect();
     let started = Barrier::new(41);
     std::thread::scope(|scope| {
@@ -369,8 +370,7 @@ fn threads_beyond_the_slots_share_them() {
         }
         for reader in readers {
             let (own, index, longest) = reader.join().unwrap();
-            // A wake-up that is lost costs a slice of a second.
-            assert!(longest < SOON, "socket {index} waited {longest:?}");
+            assert!(longest < HANG, "socket {index} waited {longest:?}");
             let _ = own;
         }
     });

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use abi::call::{PackagedResult, ReplyWords, ReturnPath};
 use abi::data::{DataDescriptor, DataFlags};
 use abi::{Family, SocketFlags, SocketKind};
-use common::{Fake, connected, small};
+use common::{Fake, HANG, connected, small};
 use proptest::prelude::*;
 use shm::AreaName;
 use tasuki_sockets::{
@@ -56,13 +56,10 @@ fn the_end_of_the_instance_ends_every_wait_and_every_call() {
             client.wait_any(&watched, &mut kernel, None)
         });
         std::thread::sleep(Duration::from_millis(30));
-        let start = Instant::now();
         fake.die();
         waiting.join().unwrap().unwrap();
-        assert!(start.elapsed() < Duration::from_millis(500), "poll sees the line end at once");
         assert_eq!(reading.join().unwrap(), Err(Errno::NETDOWN));
         assert_eq!(writing.join().unwrap(), Ok(64 * 1024), "what was sent counts");
-        assert!(start.elapsed() < Duration::from_secs(3));
     });
     assert!(!client.is_alive());
     assert_eq!(send(&writer, 1, Wait::Forever), Err(Errno::NETDOWN));
@@ -86,7 +83,7 @@ fn a_program_that_only_polls_learns_of_the_end_too() {
     fake.die();
     let start = Instant::now();
     while recv(&socket, Wait::No) != Err(Errno::NETDOWN) {
-        assert!(start.elapsed() < Duration::from_secs(5));
+        assert!(start.elapsed() < HANG);
     }
 }
 
@@ -181,7 +178,7 @@ fn promises_that_are_not_kept_take_no_core_and_end() {
     let start = Instant::now();
     let wait = Wait::Until(start + Duration::from_millis(100));
     assert_eq!(recv(&socket, wait), Err(Errno::AGAIN));
-    assert!(start.elapsed() < Duration::from_secs(2));
+    assert!(start.elapsed() < HANG);
 }
 
 #[test]

@@ -7,11 +7,11 @@ use std::io::{IoSlice, IoSliceMut, Write};
 use std::net::SocketAddr;
 use std::slice::from_ref;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use abi::client::ClientParams;
 use abi::data::DataFlags;
-use common::{Fake, connected, index_of, pattern, small};
+use common::{Fake, HANG, connected, index_of, pattern, small};
 use tasuki_sockets::{
     Client, Errno, Family, MOST_AREA, MOST_SLICES, RecvFlags, SendFlags, Socket, SocketKind,
     TxSlice, Wait, poll,
@@ -28,7 +28,7 @@ fn send(socket: &Socket, slices: &[TxSlice], wait: Wait) -> Result<std::ops::Ran
 }
 
 fn soon() -> Wait {
-    Wait::Until(Instant::now() + Duration::from_secs(5))
+    Wait::Until(Instant::now() + HANG)
 }
 
 /// Room for the longest areas.

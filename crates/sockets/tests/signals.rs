@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use abi::{Family, SocketKind};
-use common::{Fake, SOON, connected, small};
+use common::{Fake, HANG, connected, small};
 use tasuki_sockets::{Client, Errno, RecvFlags, SendFlags, Socket, Wait, Watch, poll, wait_any};
 
 static HANDLED: AtomicU32 = AtomicU32::new(0);
@@ -42,7 +42,7 @@ fn signal<T>(thread: &JoinHandle<T>, signal: libc::c_int) {
     assert_eq!(unsafe { libc::pthread_kill(thread.as_pthread_t(), signal) }, 0);
     let start = Instant::now();
     while HANDLED.load(Ordering::SeqCst) == before {
-        assert!(start.elapsed() < SOON, "the handler runs");
+        assert!(start.elapsed() < HANG, "the handler runs");
         std::thread::yield_now();
     }
 }
@@ -94,9 +94,7 @@ fn signals_end_waits_as_on_linux() {
     fake.core().deliver(index, b"data");
     assert_eq!(reader.join().unwrap(), Ok(4));
 
-    let reader = in_thread(&socket, |socket| {
-        recv(socket, Wait::Until(Instant::now() + Duration::from_secs(5)))
-    });
+    let reader = in_thread(&socket, |socket| recv(socket, Wait::Until(Instant::now() + HANG)));
     signal(&reader, libc::SIGUSR1);
     assert_eq!(reader.join().unwrap(), Err(Errno::INTR), "a time limit: SA_RESTART is ignored");
 

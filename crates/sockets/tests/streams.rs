@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use abi::SocketFlags;
 use abi::data::DataFlags;
 use common::server::{CONNECTED, OVER};
-use common::{Fake, SOON, connected, pattern, small};
+use common::{Fake, HANG, connected, make_lost_wake_ups_hang, pattern, small};
 use tasuki_sockets::{
     Errno, Family, Readiness, RecvFlags, SendFlags, ShutdownHow, Socket, SocketKind, TcpListener,
     TcpStream, Wait, Watch, poll,
@@ -28,7 +28,7 @@ fn recv(socket: &Socket, most: usize, wait: Wait) -> Result<Vec<u8>, Errno> {
 }
 
 fn soon() -> Wait {
-    Wait::Until(Instant::now() + Duration::from_secs(5))
+    Wait::Until(Instant::now() + HANG)
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_timeout_in_the_middle_returns_what_was_sent() {
     let start = Instant::now();
     let wait = Wait::Until(start + Duration::from_millis(50));
     assert_eq!(send(&socket, &data, wait), Ok(64 * 1024));
-    assert!(start.elapsed() >= Duration::from_millis(50) && start.elapsed() < SOON);
+    assert!(start.elapsed() >= Duration::from_millis(50));
     let wait = Wait::Until(Instant::now() + Duration::from_millis(10));
     assert_eq!(send(&socket, &data, wait), Err(Errno::AGAIN));
 }
@@ -141,6 +141,7 @@ fn a_timeout_in_the_middle_returns_what_was_sent() {
 #[test]
 fn a_full_queue_is_waited_for() {
     let (fake, client) = Fake::with_client(small());
+    make_lost_wake_ups_hang(&client);
     fake.core().manner.takes = false;
     let (socket, index) = connected(&client);
     for n in 0..64 {
@@ -160,7 +161,7 @@ fn a_full_queue_is_waited_for() {
         fake.core().take(index, 1);
         let (sent, took) = sender.join().unwrap();
         assert_eq!(sent, Ok(1));
-        assert!(took < SOON, "{took:?}");
+        assert!(took < HANG, "{took:?}");
     });
     // Small sends lie side by side in one area.
     fake.core().take(index, usize::MAX);
@@ -174,6 +175,7 @@ fn a_full_queue_is_waited_for() {
 fn a_cork_travels_with_the_bytes() {
     const TCP_CORK: (i32, i32) = (6, 3);
     let (fake, client) = Fake::with_client(small());
+    make_lost_wake_ups_hang(&client);
     fake.core().manner.takes = false;
     let (socket, index) = connected(&client);
     fake.core().calls.clear();
@@ -192,7 +194,7 @@ fn a_cork_travels_with_the_bytes() {
         let start = Instant::now();
         fake.core().take(index, 1);
         assert_eq!(sender.join().unwrap(), Ok(1));
-        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+        assert!(start.elapsed() < HANG, "{:?}", start.elapsed());
     });
     cork(0).unwrap();
     assert_eq!(socket.int(TCP_CORK.0, TCP_CORK.1), Ok(0));
@@ -301,6 +303,7 @@ fn an_error_is_told_once_and_then_the_end() {
 #[test]
 fn a_break_wakes_those_who_wait() {
     let (fake, client) = Fake::with_client(small());
+    make_lost_wake_ups_hang(&client);
     fake.core().manner.releases = false;
     let (socket, index) = connected(&client);
     std::thread::scope(|scope| {
@@ -313,7 +316,7 @@ fn a_break_wakes_those_who_wait() {
         let read = reader.join().unwrap();
         assert_eq!(writer.join().unwrap(), Ok(64 * 1024), "what was sent before counts");
         assert!(matches!(read, Err(Errno::CONNRESET) | Ok(_)), "{read:?}");
-        assert!(start.elapsed() < SOON);
+        assert!(start.elapsed() < HANG);
     });
 }
 
@@ -366,6 +369,7 @@ fn states_are_those_of_linux() {
 #[test]
 fn connecting_waits_for_the_outcome() {
     let (fake, client) = Fake::with_client(small());
+    make_lost_wake_ups_hang(&client);
     fake.core().manner.connects = Some(Err(Errno::CONNREFUSED));
     let addr = "10.219.0.1:80";
     let refused = TcpStream::connect_via(&client, addr).unwrap_err();
@@ -378,7 +382,7 @@ fn connecting_waits_for_the_outcome() {
         let start = Instant::now();
         fake.core().set_flags(0, CONNECTED);
         connecting.join().unwrap().unwrap();
-        assert!(start.elapsed() < SOON);
+        assert!(start.elapsed() < HANG);
     });
     let limit = Duration::from_millis(30);
     let late = TcpStream::connect_timeout_via(&client, &addr.parse().unwrap(), limit).unwrap_err();
@@ -480,6 +484,7 @@ fn small_takings_wake_nobody_and_large_ones_do() {
 #[test]
 fn waiting_for_several_things_at_once() {
     let (fake, client) = Fake::with_client(small());
+    make_lost_wake_ups_hang(&client);
     let (a, index_a) = connected(&client);
     let (b, index_b) = connected(&client);
     let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -500,7 +505,7 @@ fn waiting_for_several_things_at_once() {
             let start = Instant::now();
             let deadline = start + Duration::from_millis(20);
             client.wait_any(&watched, &mut kernel, Some(deadline)).unwrap();
-            assert!((20..900).contains(&start.elapsed().as_millis()), "{name}");
+            assert!(start.elapsed() >= Duration::from_millis(20), "{name}");
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     std::thread::sleep(Duration::from_millis(20));
@@ -508,7 +513,7 @@ fn waiting_for_several_things_at_once() {
                 });
                 let start = Instant::now();
                 client.wait_any(&watched, &mut kernel, None).unwrap();
-                assert!(start.elapsed() < SOON, "{name} {with_kernel} {:?}", start.elapsed());
+                assert!(start.elapsed() < HANG, "{name} {with_kernel} {:?}", start.elapsed());
             });
             // It has happened already: no sleep, and the kernel's answer is there.
             client.wait_any(&watched, &mut kernel, None).unwrap();
@@ -563,7 +568,7 @@ fn std_shaped_timeouts_and_modes_are_shared_by_clones() {
     assert_eq!(clone.read_timeout().unwrap(), Some(Duration::from_millis(20)));
     let start = Instant::now();
     assert_eq!((&clone).read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
-    assert!((20..900).contains(&start.elapsed().as_millis()));
+    assert!(start.elapsed() >= Duration::from_millis(20));
     clone.set_nonblocking(true).unwrap();
     assert_eq!((&stream).read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
     fake.core().deliver(0, b"ab");

@@ -16,7 +16,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use abi::Errno;
 use rustix::event::{PollFd, PollFlags};
@@ -31,8 +30,6 @@ use crate::request::{Reply, Request, Ticket};
 use crate::socket::Socket;
 use crate::wait::Wait;
 
-/// How long to sleep on the bell's word, which is cheap, before sleeping on descriptors.
-const FUTEX_SLEEP: Duration = Duration::from_secs(1);
 /// Attempts in a row on a socket whose words change all the time, before other tasks run.
 const MOST_ATTEMPTS: u32 = 16;
 
@@ -422,7 +419,8 @@ impl Reactor {
         let over = || interrupted() || self.has_news();
         // In mode `library` every sleep is on descriptors.
         if self.server().stack().is_none() {
-            self.thread.sleep(self.server(), Wait::at_most(Some(FUTEX_SLEEP)), over)?;
+            let wait = Wait::at_most(Some(self.server().futex_sleep()));
+            self.thread.sleep(self.server(), wait, over)?;
             if over() {
                 return Ok(());
             }

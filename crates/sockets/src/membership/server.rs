@@ -10,6 +10,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
+use std::time::Duration;
 
 use abi::client::{ClientLayout, HeadWords};
 use abi::control::{ClientReply, ClientRequest};
@@ -27,6 +28,9 @@ use crate::fork::pid_cached;
 use crate::local_stack::LocalStack;
 use crate::lock::lock;
 
+/// How long a thread sleeps on its futex. That is the quickest sleep to wake from, but does not end
+/// with the instance. A longer wait continues on descriptors, which does, for as long as it takes.
+const FUTEX_SLEEP: Duration = Duration::from_secs(1);
 /// How many operations that found nothing to do pass between two looks at the control connection.
 const LOOK_EVERY: u32 = 64;
 
@@ -47,6 +51,8 @@ pub(crate) struct ServerHandle {
     gone: AtomicBool,
     /// Operations that found nothing to do.
     idle: AtomicU32,
+    /// [`FUTEX_SLEEP`] in milliseconds, or another time that a test has set.
+    futex_sleep: AtomicU32,
     trace: Mutex<Tracer>,
     traced: Word64,
 }
@@ -76,6 +82,7 @@ impl ServerHandle {
             internal: Mutex::new(internal),
             gone: AtomicBool::new(false),
             idle: AtomicU32::new(0),
+            futex_sleep: AtomicU32::new(FUTEX_SLEEP.as_millis() as u32),
             trace: Mutex::new(trace),
             traced,
         };
@@ -236,6 +243,17 @@ impl ServerHandle {
     #[cold]
     fn mark_traced(&self, stage: TraceStage) {
         lock(&self.trace).mark(stage);
+    }
+
+    /// How long a thread sleeps on its futex before it sleeps on descriptors.
+    pub(crate) fn futex_sleep(&self) -> Duration {
+        Duration::from_millis(self.futex_sleep.load(Ordering::Relaxed).into())
+    }
+
+    /// Sets that time.
+    pub(crate) fn set_futex_sleep(&self, time: Duration) {
+        let millis = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+        self.futex_sleep.store(millis, Ordering::Relaxed);
     }
 
     /// Counts that a thread sleeps.

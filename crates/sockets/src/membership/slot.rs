@@ -30,10 +30,6 @@ use crate::local_stack::refresh;
 use crate::lock::lock;
 use crate::wait::{PollCall, Wait, far_away, timespec};
 
-/// How long a thread sleeps on its futex. That is the quickest sleep to wake from, but does not end
-/// with the instance. A longer wait continues on the bell's descriptor, which does, for as long as
-/// it takes.
-const SLICE: Duration = Duration::from_secs(1);
 /// How long a follower polls descriptors before it looks again: it cannot poll the leader's bell.
 const SHARED_POLL: Duration = Duration::from_millis(5);
 
@@ -171,9 +167,10 @@ impl ThreadSlot {
             },
             SleepRole::Follower(seen) => (&self.epoch, *seen),
         };
+        let end = slice_end(wait.deadline(), server.futex_sleep());
         let slept = match wait.deadline() {
-            None => asleep(true, || restartable_sleep(word, expected, slice_end(None, SLICE))),
-            deadline => asleep(false, || plain_sleep(word, expected, slice_end(deadline, SLICE))),
+            None => asleep(true, || restartable_sleep(word, expected, end)),
+            Some(_) => asleep(false, || plain_sleep(word, expected, end)),
         };
         slept.map(drop)
     }
