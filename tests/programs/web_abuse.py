@@ -44,8 +44,16 @@ body = "Content-Length: 999999999999\r\n\r\n" + "z" * 9999
 ask("GET /api/counters HTTP/1.1\r\n" + head + body)
 # Viewers that read no more than this: sixteen are let in.
 viewers = [ask("GET /api/events HTTP/1.1\r\n" + head + "\r\n", 20) for _ in range(17)]
-# Connections that say nothing: there is no place for all.
-idle = [connect() for _ in range(100)]
-first_line(idle[-1])
+# Connections that say nothing: there is no place for all, and they do not keep the page's owner out.
+idle = [connect() for _ in range(300)]
+ask("GET /api/counters HTTP/1.1\r\n" + head + "\r\n")
+# Nor do connections whose requests show no token.
+strangers = [connect() for _ in range(300)]
+for stranger in strangers:
+    try:
+        stranger.sendall(b"GET / HTTP/1.1\r\nHost: " + host.encode() + b"\r\n\r\n")
+    except OSError:
+        pass  # It had to make room.
+ask("GET /api/counters HTTP/1.1\r\n" + head + "\r\n")
 print("all", flush=True)
 time.sleep(600)

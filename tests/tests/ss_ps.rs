@@ -92,3 +92,24 @@ fn ss_shows_the_sockets_of_both_ends() {
     eventually("no socket has a client", || world.ss(NET).iter().all(|s| s.client.is_none()));
     world.down(NET);
 }
+
+/// A supervisor that is stopped answers nobody: `tasuki ps` says so and ends.
+#[test]
+fn ps_does_not_wait_for_a_stopped_supervisor() {
+    let Some(world) = World::new() else { return };
+    let Some(mode) = Mode::shared() else { return };
+    world.up(NET, mode, &[]);
+    let supervisor =
+        world.ps(NET).processes.iter().find(|one| one.role == "supervisor").map(|one| one.pid);
+    let pid = supervisor.and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
+    let pid = pid.expect("an instance has a supervisor");
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("it runs");
+    for words in [&["ps", NET][..], &["ps"]] {
+        let said = Running::start(world.tasuki(words)).finish();
+        assert!(said.stderr.contains("has not answered for 20 s"), "{said}");
+        assert_eq!(said.status.code(), Some(if words.len() == 2 { 125 } else { 0 }), "{said}");
+    }
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("it is there");
+    world.down(NET);
+    world.assert_nothing_left();
+}

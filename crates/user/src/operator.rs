@@ -17,6 +17,9 @@ use sockets::Client;
 use crate::exit::{Code, Failure};
 use crate::runtime_dir::{InstanceName, RuntimeDir, operators_socket};
 
+/// How long an instance may take to answer. It takes milliseconds, or some seconds on a busy machine.
+const ANSWER: Duration = Duration::from_secs(20);
+
 /// Makes this process a client of the named instance; without a name, of the one that
 /// [`Operator::connect_or_guess`] finds.
 ///
@@ -131,6 +134,7 @@ impl Operator {
             Ok(()) | Err(ChannelError::Gone) => {}
             Err(error) => return Err(failed(&error)),
         }
+        self.wait_for_answer()?;
         let message = self
             .channel
             .recv()
@@ -143,6 +147,21 @@ impl Operator {
             }
             reply => Ok((reply, message.fds)),
         }
+    }
+
+    /// A supervisor that is stopped would never answer.
+    fn wait_for_answer(&self) -> Result<(), Failure> {
+        let most = Timespec { tv_sec: ANSWER.as_secs().cast_signed(), tv_nsec: 0 };
+        let mut answer = [PollFd::new(&self.channel, PollFlags::IN)];
+        if rustix::io::retry_on_intr(|| poll(&mut answer, Some(&most))) != Ok(0) {
+            return Ok(());
+        }
+        let sentence = format!(
+            "the supervisor of {} has not answered for {} s: see whether it is stopped (ps shows T)",
+            self.name,
+            ANSWER.as_secs()
+        );
+        Err(Failure::new(Code::Internal, sentence))
     }
 
     /// Waits for the supervisor's process to end, at most so long.

@@ -20,11 +20,7 @@ use crate::operator::Operator;
 pub(crate) fn ps(args: &PsArgs) -> Result<u8, Failure> {
     let statuses = match &args.name {
         Some(name) => vec![status(&mut Operator::connect(name)?)?],
-        None => Operator::connect_all()
-            .iter_mut()
-            // Some may just be ending.
-            .filter_map(|(operator, _)| status(operator).ok())
-            .collect(),
+        None => all_statuses(),
     };
     let reports = |status| args.security.then(|| security::reports(status));
     if args.json {
@@ -41,6 +37,19 @@ pub(crate) fn ps(args: &PsArgs) -> Result<u8, Failure> {
         print(&texts.join("\n"))?;
     }
     Ok(0)
+}
+
+/// Of all instances of this user. One that does not answer is named, and hides no other.
+fn all_statuses() -> Vec<InstanceStatus> {
+    let mut all = Operator::connect_all();
+    let answered = all.iter_mut().filter_map(|(operator, _)| match status(operator) {
+        Ok(status) => Some(status),
+        Err(failure) => {
+            exit::say(format_args!("tasuki: {failure}"));
+            None
+        }
+    });
+    answered.collect()
 }
 
 /// The output of `--json`.

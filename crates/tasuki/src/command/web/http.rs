@@ -2,15 +2,17 @@
 //!
 //! | what a client could do | what bounds it |
 //! |---|---|
-//! | make connections without end | [`MOST_CONNECTIONS`]; beyond, a fixed answer and the end |
+//! | make connections without end | [`MOST_CONNECTIONS`]: [`OpenConnections::make_room`] |
 //! | send its request slowly, or none | [`HEAD_PATIENCE`] for each head, idle time included |
 //! | send a long head or address | [`MOST_HEAD`]: 431 |
 //! | send a body | it is not read: the connection ends after the answer |
 //! | not read | nothing is sent for [`READ_PATIENCE`]: the system ends the connection |
 
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::io;
 use std::net::TcpListener;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -20,7 +22,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 use super::routes::Site;
 use crate::exit::Failure;
@@ -51,7 +53,7 @@ pub(super) async fn serve(listener: TcpListener, site: Site) -> Failure {
         Ok(listener) => listener,
         Err(error) => return failed(error),
     };
-    let open = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let open = OpenConnections::default();
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -62,15 +64,43 @@ pub(super) async fn serve(listener: TcpListener, site: Site) -> Failure {
                 continue;
             }
         };
-        let Ok(permit) = Arc::clone(&open).try_acquire_owned() else {
+        if open.make_room() {
+            open.add(stream, site.clone());
+        } else {
             refuse(stream);
-            continue;
-        };
-        let site = site.clone();
-        tokio::task::spawn_local(async move {
-            connection(stream, site).await;
-            drop(permit);
-        });
+        }
+    }
+}
+
+/// The open connections, oldest first.
+#[derive(Clone, Default)]
+struct OpenConnections(Rc<RefCell<VecDeque<OpenConnection>>>);
+
+struct OpenConnection {
+    has_token: Rc<Cell<bool>>,
+    task: AbortHandle,
+}
+
+impl OpenConnections {
+    /// Is there room for one more? The oldest one whose client has not shown the token makes room:
+    /// anybody can open those, and they must not keep the page's owner out.
+    fn make_room(&self) -> bool {
+        let mut open = self.0.borrow_mut();
+        open.retain(|one| !one.task.is_finished());
+        if open.len() < MOST_CONNECTIONS {
+            return true;
+        }
+        let stranger = open.iter().position(|one| !one.has_token.get());
+        let ended = stranger.and_then(|at| open.remove(at));
+        ended.iter().for_each(|one| one.task.abort());
+        ended.is_some()
+    }
+
+    fn add(&self, stream: TcpStream, site: Site) {
+        let has_token = Rc::new(Cell::new(false));
+        let shown = Rc::clone(&has_token);
+        let task = tokio::task::spawn_local(connection(stream, site, shown)).abort_handle();
+        self.0.borrow_mut().push_back(OpenConnection { has_token, task });
     }
 }
 
@@ -82,14 +112,14 @@ fn refuse(mut stream: TcpStream) {
     });
 }
 
-async fn connection(stream: TcpStream, site: Site) {
+async fn connection(stream: TcpStream, site: Site, has_token: Rc<Cell<bool>>) {
     let patience = u32::try_from(READ_PATIENCE.as_millis()).unwrap_or(u32::MAX);
     // Where the system does not know it, other bounds remain.
     let _ = sockopt::set_tcp_user_timeout(&stream, patience);
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let site = site.clone();
-        async move { Ok::<_, std::convert::Infallible>(site.answer(&request).await) }
+        let (site, has_token) = (site.clone(), Rc::clone(&has_token));
+        async move { Ok::<_, std::convert::Infallible>(site.answer(&request, &has_token).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

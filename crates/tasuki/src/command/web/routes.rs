@@ -13,6 +13,7 @@
 //! The checks come first, in this order: site (421, 403), method (405), token (401), address (404),
 //! its words (400). An error is one sentence.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -130,12 +131,16 @@ impl Site {
         Self(Rc::new(SiteParts { access, watched, recorder, name, page, counters }))
     }
 
-    /// Answers a request.
-    pub(super) async fn answer(&self, request: &Request<Incoming>) -> Response<Body> {
+    /// Answers a request. `has_token` becomes true when it has shown the token.
+    pub(super) async fn answer(
+        &self,
+        request: &Request<Incoming>,
+        has_token: &Cell<bool>,
+    ) -> Response<Body> {
         let (method, headers) = (request.method(), request.headers());
         let (path, query) = (request.uri().path(), request.uri().query());
         tracing::debug!(%method, path, "request");
-        match self.route(method, headers, path, query).await {
+        match self.route(method, headers, (path, query), has_token).await {
             Ok(response) => response,
             Err(ErrorAnswer(status, sentence)) => {
                 error(status, &sentence, path.starts_with("/api/"))
@@ -147,8 +152,8 @@ impl Site {
         &self,
         method: &Method,
         headers: &HeaderMap,
-        path: &str,
-        query: Option<&str>,
+        (path, query): (&str, Option<&str>),
+        has_token: &Cell<bool>,
     ) -> Result<Response<Body>, ErrorAnswer> {
         let site = &self.0;
         site.access.check_site(headers)?;
@@ -160,9 +165,11 @@ impl Site {
             && let Some(right) = site.access.check_query(query)
         {
             right?;
+            has_token.set(true);
             return Ok(self.log_in());
         }
         site.access.check_token(headers)?;
+        has_token.set(true);
         match path {
             "/" => Ok(whole(HTML, site.page.html.clone(), &site.page.policy)),
             "/api/snapshot" => self.ask(Question::Snapshot, JSON).await,
