@@ -116,3 +116,28 @@ fn an_interface_has_eight_captures() {
     world.down(NET);
     world.assert_nothing_left();
 }
+
+/// Root writes no capture, trace or replay where another user wants it.
+#[test]
+fn no_output_goes_through_another_users_link() {
+    let Some(world) = World::new() else { return };
+    world.up(NET, Mode::Split, &[]);
+    std::fs::write(world.path("victim"), "precious").unwrap();
+    let link = world.path("link");
+    std::os::unix::fs::symlink(world.path("victim"), &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(65_533), Some(65_533)).unwrap();
+    let replay = "pcap:empty,link";
+    let head = b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\xff\xff\0\0\x01\0\0\0";
+    std::fs::write(world.path("empty"), head).unwrap();
+    for words in [
+        &["capture", "-w", "link", "--net", NET][..],
+        &["run", "--net", NET, "-o", "link", "--", "true"],
+        &["run", "--nic", replay, "--address", "10.219.9.2/24", "--", "true"],
+    ] {
+        let said = Running::start(world.tasuki(words)).finish().code(119);
+        assert!(said.stderr.contains("link is a link of user 65533"), "{words:?}: {said}");
+    }
+    assert_eq!(std::fs::read_to_string(world.path("victim")).unwrap(), "precious");
+    world.down(NET);
+    world.assert_nothing_left();
+}

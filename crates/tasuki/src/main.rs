@@ -39,7 +39,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use user::{exit, keys, operator, runtime_dir};
+use user::{exit, keys, operator, output_file, runtime_dir};
 
 use crate::cli::{Cli, Command};
 

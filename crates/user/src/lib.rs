@@ -9,7 +9,7 @@
 //! parameters: the words of the nbdkit plug-in
 //! options: how sessions with targets are made
 //! runtime_dir keys: where instances are found; keys and known peers
-//! pictures whole_file: pictures of pixels beside drawings; files that are written whole
+//! pictures whole_file output_file: pictures of pixels beside drawings; files: whole, named ones
 //! exit state_dir: failures and their exit codes; what outlives instances
 //! ```
 
@@ -21,6 +21,7 @@ pub mod exit;
 pub mod keys;
 pub mod operator;
 mod options;
+pub mod output_file;
 pub mod parameters;
 pub mod pictures;
 pub mod runtime_dir;

@@ -25,6 +25,7 @@ use rustix::net::RecvFlags;
 use crate::cli::CaptureArgs;
 use crate::exit::{self, Code, Failure};
 use crate::operator::Operator;
+use crate::output_file;
 use crate::supervisor::Signals;
 
 /// Longest frame with its header: an MTU of 4,000 and all headers fit.
@@ -87,8 +88,7 @@ fn file_failed(args: &CaptureArgs, error: &PcapError) -> Failure {
 
 fn open(path: &Path) -> Result<Box<dyn Write>, Failure> {
     if path != Path::new("-") {
-        let file = File::create(path).map_err(|error| Failure::output(path.display(), error))?;
-        return Ok(Box::new(file));
+        return Ok(Box::new(output_file::create(path)?));
     }
     let out = std::io::stdout();
     if out.is_terminal() {

@@ -4,7 +4,6 @@
 //! calls with a relay, which is the way of everything else ([`relay`]). In mode `library` there is
 //! no relay, since the stack is inside of one program: the filter refuses.
 
-use std::fs::File;
 use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -19,6 +18,7 @@ use crate::cli::{Intercept, RelayArgs, RunArgs};
 use crate::config::Mode;
 use crate::exit::{Code, Failure};
 use crate::operator;
+use crate::output_file;
 use crate::program::{self, Reach};
 use crate::runtime_dir::InstanceName;
 use crate::settings::{self, Settings};
@@ -206,7 +206,7 @@ fn begin_trace(path: Option<PathBuf>) -> Result<Option<PathBuf>, Failure> {
         return Ok(Some(path));
     }
     let failed = |error| Failure::output(path.display(), error);
-    File::create(&path).map_err(failed)?;
+    output_file::create(&path)?;
     path.canonicalize().map_err(failed).map(Some)
 }
 

@@ -20,6 +20,7 @@ use super::passt::Passt;
 use crate::device::{Device, Kind};
 use crate::exit::{Code, Failure};
 use crate::network::{Addresses, first_free_device};
+use crate::output_file;
 use crate::settings;
 
 /// A frame region that is a device's memory, mapped for writing, as the kernel needs it. It is
@@ -140,8 +141,7 @@ fn open_files(device: Device) -> Result<OpenedDevice, Failure> {
     input.rewind().map_err(|error| Failure::system(format!("read {name}"), error))?;
     let mut fds = vec![input.into()];
     if let Some(output) = &target.output {
-        let file = File::create(output);
-        fds.push(file.map_err(|error| Failure::output(output.display(), error))?.into());
+        fds.push(output_file::create(output)?.into());
     }
     Ok(OpenedDevice::new(device, fds))
 }
