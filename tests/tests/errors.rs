@@ -175,3 +175,23 @@ fn a_file_that_cannot_be_executed_is_not_run_by_a_shell() {
     one_sentence(&run(&world, &["./garbage"]).code(126), "garbage");
     world.assert_nothing_left();
 }
+
+#[test]
+fn check_says_what_the_system_allows_and_how_programs_will_run() {
+    let Some(world) = World::new() else { return };
+    let said = Running::start(world.tasuki(&["check"])).finish().success();
+    for line in
+        ["kernel ", "user namespaces ", "tap: ", "static programs, Go  yes      by the relay"]
+    {
+        assert!(said.stdout.contains(line), "{line}: {said}");
+    }
+    assert!(said.stderr.is_empty(), "{said}");
+    let said = Running::start(world.tasuki(&["check", "sh"])).finish().success();
+    assert!(said.stdout.contains("sh (dynamic)"), "{said}");
+    let said = Running::start(world.tasuki(&["check", "--json", "sh"])).finish().success();
+    let answer: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON");
+    assert_eq!(answer["programs"][0]["allowed"], true, "{said}");
+    let _ = Running::start(world.tasuki(&["check", "no-such-program"])).finish().code(127);
+    // Nothing of it is left on the host.
+    world.assert_nothing_left();
+}

@@ -194,6 +194,14 @@ pub fn run(
     }
 }
 
+/// Tries what a relay needs for its sockets, in this process, which keeps the namespaces.
+///
+/// # Errors
+/// One sentence: what is missing.
+pub fn try_namespace() -> Result<(), String> {
+    Prepared::make(&sandbox::begin_user(), Vec::new()).map(drop)
+}
+
 /// What a relay needs of the system to make sockets for programs.
 struct Prepared {
     namespace: Namespace,

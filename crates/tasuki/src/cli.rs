@@ -1,5 +1,6 @@
 //! The command line: one item per option, with its help and its parser.
 
+mod check;
 mod disk_bench;
 mod instance;
 mod instruments;
@@ -23,6 +24,7 @@ use user::clap_sentence;
 use crate::exit;
 use crate::runtime_dir::InstanceName;
 
+pub(crate) use self::check::{Attempt, CheckArgs};
 pub(crate) use self::disk_bench::{BenchAccess, DiskBenchArgs};
 pub(crate) use self::instance::{InstanceOptions, Ipv6Choice, Switch};
 pub(crate) use self::instruments::{StagesArgs, StatsArgs};
@@ -80,6 +82,7 @@ pub(crate) enum Command {
     Disk(DiskArgs),
     Key(KeyArgs),
     Lab(Box<LabArgs>),
+    Check(CheckArgs),
     Completion(CompletionArgs),
     #[command(hide = true)]
     Manual(ManualArgs),

@@ -2,6 +2,7 @@
 
 pub(crate) mod background;
 pub(crate) mod capture;
+pub(crate) mod check;
 pub(crate) mod completion;
 pub(crate) mod disk;
 pub(crate) mod down;

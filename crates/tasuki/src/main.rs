@@ -75,6 +75,7 @@ fn main() -> ExitCode {
         Command::Disk(disk) => command::disk::disk(&disk),
         Command::Key(key) => command::key::key(&key),
         Command::Lab(lab) => command::lab::lab(&lab),
+        Command::Check(check) => command::check::check(&check),
         Command::Completion(completion) => command::completion::completion(&completion),
         Command::Manual(manual) => command::manual::manual(&manual),
         Command::Relay(relay) => command::relay::relay(&relay),
