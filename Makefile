@@ -9,7 +9,7 @@ TO = $(DESTDIR)$(PREFIX)
 DOCUMENTS := $(wildcard *.md LICENSE-* docs/*.md docs/*/*.md docs/*/*.svg docs/*/*/*.md docs/*/*/*.html docs/*/*/*.json examples/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build demo demo-storage test test-programs sim conformance bench bench-applications bench-peers bench-storage bench-instructions scale fmt clippy loom fuzz fuzz-hostile soak doc tidy man clean install uninstall
+.PHONY: help deps build demo demo-storage test test-lab test-programs sim conformance bench bench-applications bench-peers bench-storage bench-instructions scale fmt clippy loom fuzz fuzz-hostile soak doc tidy man clean install uninstall
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,10 @@ test: ## Check and test everything: style, documentation, units, loom models, re
 test-programs: build ## Test servers and tools that people run, all tests, in modes split and fused (root)
 	@scripts/deps.sh programs
 	scripts/real-processes.sh programs
+
+test-lab: build ## Measure the effects of the lab's parameters, and memory: a table for a reader (root)
+	@scripts/deps.sh programs
+	scripts/test-lab.sh
 
 sim: ## Run 10,000 seeded worlds of each kind around the core; SEEDS=N for another number
 	$(CARGO) run --release -p tasuki-sim -- --count $(SEEDS)

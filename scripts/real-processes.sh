@@ -2,8 +2,8 @@
 # The tests with real processes, of the release build of `tasuki` (or TASUKI_BIN). All of them run in mode split, unless
 # a test names another mode, and over TAP. Then the tests of programs run in the other modes and over the other devices.
 # Tests wait more than they work, so JOBS test programs run at once (default: twice as many as processors). The
-# output of each is printed in one piece. The tests of `tasuki lab` measure, so they run before the others, one test
-# program at a time.
+# output of each is printed in one piece. The tests of `tasuki lab` compute all the time, so they run before the others,
+# one test program at a time.
 #
 # real-processes.sh programs: only the tests of programs that people run, in modes split and fused, with those that
 # `make test` leaves out because they are long.
@@ -24,8 +24,8 @@ programs_people_run="databases web_servers languages inetd file_transfer network
     storage_access storage_bench storage_mount storage_nbdkit storage_secure storage_sg3 storage_tgt programs_watch"
 # Leaves out the versions of a test for the other modes.
 in_split="--skip fused_mode --skip library_mode"
-# They measure.
-measuring="lab_runs lab_machines lab"
+# They compute all the time.
+measuring="lab_runs lab_machines lab_mechanisms lab"
 # These take longest, and begin first.
 long="storage socket_table languages devices native storage_mount storage_secure esp transfer
     offload names idle dhcp death faults crowd hostile passt pcap"

@@ -297,7 +297,7 @@ fn connect_in_a_loop(path: &str, kind: &str) {
             println!("many");
         }
     }
-    println!("{sent}");
+    println!("{sent} {}", begun.elapsed().as_millis());
 }
 
 fn main() {

@@ -1,12 +1,14 @@
 //! Runs of `tasuki lab` for tests: a directory for them, and what their results say.
 
 use std::fs;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::judged::judge;
 use crate::process::{Finished, Running};
 use crate::tools::{skip, tasuki_binary};
 
@@ -82,33 +84,30 @@ impl Lab {
         self.start(words).finish_within(LONG_RUN)
     }
 
-    /// Measures by a program that runs other programs, and looks what is `wrong` with the results.
-    /// The machine may have other work, so there are three attempts.
+    /// Measures by a program that runs other programs, all that `words` say.
     ///
     /// # Panics
-    /// When something is wrong with all three.
+    /// When a part of it could not be measured.
     #[must_use]
-    pub fn eventually(
-        &self,
-        program: &[&str],
-        words: &str,
-        wrong: impl Fn(&Value) -> Vec<String>,
-    ) -> Value {
-        let mut said = Vec::new();
-        for attempt in 0..3 {
-            let free = (0..).map(|at| format!("found-{at}")).find(|name| !self.path(name).exists());
-            let out = free.expect("a free name");
-            let run = self.start_by(program, &format!("{words} --out {out}"));
-            let _ = run.finish_within(LONG_RUN).success();
-            let results = self.results(&out);
-            assert!(results["partial"].is_null(), "{words}: {}", results["partial"]);
-            let wrong = wrong(&results);
-            if wrong.is_empty() {
-                return results;
-            }
-            said.push(format!("run {attempt}: {}", wrong.join(", ")));
+    pub fn measure_by(&self, program: &[&str], words: &str) -> Value {
+        let free = (0..).map(|at| format!("found-{at}")).find(|name| !self.path(name).exists());
+        let out = free.expect("a free name");
+        let run = self.start_by(program, &format!("{words} --out {out}"));
+        let _ = run.finish_within(LONG_RUN).success();
+        let results = self.results(&out);
+        assert!(results["partial"].is_null(), "{words}: {}", results["partial"]);
+        results
+    }
+
+    /// The same without another program. Series with effects have been measured; whether the
+    /// effects show is for a reader ([`judge`]).
+    #[must_use]
+    pub fn measure(&self, words: &str, effects: &[Effect<'_>]) -> Value {
+        let results = self.measure_by(&["env"], words);
+        for effect in effects {
+            effect.judge(words, &results);
         }
-        panic!("`{words}` has not in one of three runs what it must have: {said:#?}");
+        results
     }
 
     /// The results of a run with `--out NAME`.
@@ -117,6 +116,20 @@ impl Lab {
         let text = fs::read(self.path(name).join("results.json")).expect("results");
         serde_json::from_slice(&text).expect("JSON")
     }
+}
+
+/// Namespaces and control groups that a run of the lab with this process id has made.
+#[must_use]
+pub fn left_of_run(pid: u32) -> Vec<String> {
+    let names = |folder: &str| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|it| it.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
+    };
+    // Behind its number each has a letter for the build of Tasuki.
+    let tags = ["tl", "tb", "tasuki-lab-"].map(|kind| format!("{kind}{pid}n"));
+    let all = ["/run/netns", "/sys/fs/cgroup", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
+    let all = all.into_iter().flat_map(names);
+    all.filter(|name| tags.iter().any(|tag| name.starts_with(tag))).collect()
 }
 
 /// The set-up of Tasuki in this test run.
@@ -158,12 +171,34 @@ pub fn points(series: &Value) -> Vec<(f64, Vec<f64>)> {
     points.iter().map(|point| (point["x"].as_f64().expect("x"), values(point))).collect()
 }
 
-/// The median over rounds of the ratio of the last place's value to the first place's.
-#[must_use]
-pub fn growth(results: &Value, (experiment, figure_name): (&str, &str), name: &str) -> f64 {
-    let all = points(series(figure(results, experiment, figure_name), name));
-    let [(_, first), .., (_, last)] = &all[..] else { panic!("{figure_name}: one place") };
-    let mut ratios: Vec<f64> = first.iter().zip(last).map(|(first, last)| last / first).collect();
-    ratios.sort_by(f64::total_cmp);
-    ratios[ratios.len() / 2]
+/// What a parameter does to a series, as the factor from the first place to the last.
+#[derive(Debug, Clone, Copy)]
+pub struct Effect<'a> {
+    /// Experiment and figure.
+    pub figure: (&'a str, &'a str),
+    /// The series.
+    pub series: &'a str,
+    /// The factors that are expected; without bounds: the values are looked at alone.
+    pub growth: (Bound<f64>, Bound<f64>),
+}
+
+impl Effect<'_> {
+    /// Prints the row of the effect.
+    ///
+    /// # Panics
+    /// When the series lacks a place or a value.
+    pub fn judge(&self, words: &str, results: &Value) {
+        let (experiment, name) = self.figure;
+        let all = points(series(figure(results, experiment, name), self.series));
+        let [(_, first), .., (_, last)] = &all[..] else { panic!("{name}: one place") };
+        let values = all.iter().flat_map(|(_, values)| values);
+        let whole = all.iter().all(|(_, values)| values.len() == first.len());
+        let real = values.clone().all(|value| value.is_finite() && *value > 0.0);
+        assert!(whole && real && !first.is_empty(), "{name} {}: {all:?}", self.series);
+        let mut ratios: Vec<f64> =
+            first.iter().zip(last).map(|(first, last)| last / first).collect();
+        ratios.sort_by(f64::total_cmp);
+        let what = format!("{words} | {name}: {}", self.series);
+        judge(&what, ratios[ratios.len() / 2], self.growth);
+    }
 }

@@ -17,6 +17,7 @@
 //!
 //! ```text layers
 //! lab_run: runs of the lab
+//! judged: measured values, for a reader
 //! postgres: a database for programs
 //! program_world: an instance for programs, and a watch over the host's network
 //! world: namespaces and instances
@@ -26,6 +27,7 @@
 
 #![forbid(unsafe_code)]
 
+mod judged;
 mod lab_run;
 mod postgres;
 mod process;
@@ -33,7 +35,8 @@ mod program_world;
 mod tools;
 mod world;
 
-pub use lab_run::{LONG_RUN, Lab, bench_binary, figure, growth, mode, points, series};
+pub use judged::judge;
+pub use lab_run::{Effect, LONG_RUN, Lab, bench_binary, figure, left_of_run, mode, points, series};
 pub use postgres::PostgresFiles;
 pub use process::{Finished, Running};
 pub use program_world::{ProgramWorld, installed, qemu_has_iscsi};

@@ -1,7 +1,5 @@
 //! A process that crowds the control socket keeps neither operators nor programs out.
 
-use std::time::{Duration, Instant};
-
 use abi::control::VERSION;
 use tasuki_tests::{HOST, Mode, World, write_noise};
 
@@ -22,10 +20,7 @@ fn a_crowd_keeps_no_program_out() {
         if kind == "clients" {
             let _ = crowd.line("refused");
         }
-        let begun = Instant::now();
         let status = world.ps(NET);
-        let took = begun.elapsed();
-        assert!(took < Duration::from_secs(2), "{kind}: `tasuki ps` took {took:?}");
         let clients = status.processes.iter().filter(|process| process.role == "client");
         assert!(clients.count() <= 16, "{kind}");
         let url = format!("http://{HOST}:8000/file");

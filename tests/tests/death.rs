@@ -2,7 +2,6 @@
 //! memory comes back, and no other process notices.
 
 use std::os::unix::process::ExitStatusExt as _;
-use std::time::{Duration, Instant};
 
 use tasuki_tests::{HOST, Mode, Running, World, eventually, sha256, write_noise};
 
@@ -31,13 +30,8 @@ fn kill_in_mid_transfer(mode: Mode) {
         let _ = witness.line("got 1 MiB");
         // `tasuki run --net` becomes the program.
         victim.signal(rustix::process::Signal::KILL);
-        let begin = Instant::now();
-        let end = witness.line("ended by");
+        let _ = witness.line("ended by");
         eventually("the victim is gone", || clients(&world) == 1);
-        // The promise is 100 ms; asking takes processes of its own on a busy machine.
-        let took = begin.elapsed();
-        assert!(took < Duration::from_secs(5), "{end}, noticed after {took:?}");
-        eprintln!("gone from `tasuki ps` {} ms after the kill", took.as_millis());
         assert_eq!(victim.finish().status.signal(), Some(9));
     }
     assert!(!other.has_ended(), "the other transfer ended too early to show anything");

@@ -2,31 +2,19 @@
 //! behind, words are wrong, rights and tools are missing, the machine is slow or busy.
 
 use std::fs;
+use std::ops::Bound;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::Signal;
 use tasuki_tests::{
-    LONG_RUN, Lab, Running, bench_binary, eventually, figure, growth, mode, points, series, skip,
-    tasuki_binary,
+    Effect, LONG_RUN, Lab, Running, bench_binary, eventually, figure, left_of_run, mode, points,
+    series, skip, tasuki_binary,
 };
 
-/// Namespaces and control groups that a run has made.
-fn left_of(pid: u32) -> Vec<String> {
-    let names = |folder: &str| {
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        entries.map(|it| it.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
-    };
-    // Behind its number each has a letter for the build of Tasuki.
-    let tags = ["tl", "tb", "tasuki-lab-"].map(|kind| format!("{kind}{pid}n"));
-    let all = ["/run/netns", "/sys/fs/cgroup", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
-    let all = all.into_iter().flat_map(names);
-    all.filter(|name| tags.iter().any(|tag| name.starts_with(tag))).collect()
-}
-
 fn assert_nothing_is_left_of(pid: u32) {
-    eventually("namespaces and control groups are removed", || left_of(pid).is_empty());
+    eventually("namespaces and control groups are removed", || left_of_run(pid).is_empty());
 }
 
 #[test]
@@ -84,7 +72,7 @@ fn a_killed_run_leaves_nothing() {
     let running = lab.start("rtt connections --quick --rounds 50 --power 50 --only linux,split");
     let pid = running.pid();
     let _ = running.line("rtt: round 1");
-    assert!(!left_of(pid).is_empty(), "a run has namespaces");
+    assert!(!left_of_run(pid).is_empty(), "a run has namespaces");
     running.signal(Signal::KILL);
     assert_nothing_is_left_of(pid);
 }
@@ -243,28 +231,28 @@ impl Drop for SlowGroup {
     }
 }
 
-/// Measures by a program that runs other programs. Calls that travel together have to be cheaper
-/// than single ones. With so few rounds most points are noisy, so marks would excuse any shape.
-fn assert_shape(lab: &Lab, program: &[&str]) {
+/// Measures by a program that runs other programs. Calls that travel together are expected to be
+/// cheaper than single ones: a row for a reader, since rounds are few.
+fn measure_on(lab: &Lab, program: &[&str], machine: &str) {
     let words = "calls --batch 1,100 --rounds 3 --quick";
-    let _ = lab.eventually(program, words, |results| {
-        let names = ["null, together", "io_uring NOP, together"];
-        let growths = names.map(|name| (name, growth(results, ("calls", "running-other"), name)));
-        let wrong = growths.iter().filter(|(_, growth)| *growth >= 1.0);
-        wrong.map(|(name, growth)| format!("{name} grows by {growth}")).collect()
-    });
+    let results = lab.measure_by(program, words);
+    for series in ["null, together", "io_uring NOP, together"] {
+        let growth = (Bound::Unbounded, Bound::Excluded(1.0));
+        let effect = Effect { figure: ("calls", "running-other"), series, growth };
+        effect.judge(&format!("{machine}: {words}"), &results);
+    }
 }
 
 #[test]
-fn a_slow_machine_gives_the_same_shapes() {
+fn a_slow_machine_measures_all() {
     let Some(lab) = Lab::with_rights() else { return };
     let Some(group) = SlowGroup::new() else { return };
     let join = format!("echo $$ >{}/cgroup.procs; exec \"$0\" \"$@\"", group.0.display());
-    assert_shape(&lab, &["sh", "-c", &join]);
+    measure_on(&lab, &["sh", "-c", &join], "a fifth of a processor");
 }
 
 #[test]
-fn a_noisy_machine_gives_the_same_shapes() {
+fn a_noisy_machine_measures_all() {
     let Some(lab) = Lab::new() else { return };
     let busy = || {
         let mut command = Command::new("sh");
@@ -272,6 +260,6 @@ fn a_noisy_machine_gives_the_same_shapes() {
         Running::start(command)
     };
     let neighbours = [busy(), busy()];
-    assert_shape(&lab, &["env"]);
+    measure_on(&lab, &["env"], "two computing processes");
     drop(neighbours);
 }

@@ -17,7 +17,8 @@ use sockets::Client;
 use crate::exit::{Code, Failure};
 use crate::runtime_dir::{InstanceName, RuntimeDir, operators_socket};
 
-/// How long an instance may take to answer. It takes milliseconds, or some seconds on a busy machine.
+/// How long an instance may take to answer. It takes milliseconds, or some seconds on a busy
+/// machine.
 const ANSWER: Duration = Duration::from_secs(20);
 
 /// Makes this process a client of the named instance; without a name, of the one that
@@ -157,7 +158,8 @@ impl Operator {
             return Ok(());
         }
         let sentence = format!(
-            "the supervisor of {} has not answered for {} s: see whether it is stopped (ps shows T)",
+            "the supervisor of {} has not answered for {} s: if it is stopped (`ps` shows T), \
+             continue it by kill -CONT",
             self.name,
             ANSWER.as_secs()
         );

@@ -1,11 +1,11 @@
 //! Output files that a user names.
 //!
-//! A directory such as `/tmp` belongs to all users. So another one may have put a link at the name,
-//! or a file of its own: a command of root would then write where that user wants it. Each link of a
-//! path has to belong to this user or to root. A file that is there already has to do so as well, if
-//! others can write to its directory (as `fs.protected_regular` of Linux has it).
+//! A directory such as `/tmp` belongs to all users. So another user may have put a link at the
+//! name, or a file: a command of root would then write where that user wants it. Each link of a
+//! path has to belong to this user or to root. So has a file that is there already, if others can
+//! write to its directory (as `fs.protected_regular` of Linux has it).
 //!
-//! The path is walked one name at a time relative to open directories, so that what was looked at is
+//! The path is walked one name at a time relative to open directories. So what was looked at is
 //! what is used.
 
 use std::collections::VecDeque;

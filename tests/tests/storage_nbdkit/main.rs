@@ -3,6 +3,7 @@
 
 mod nbd_world;
 
+use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 
@@ -282,24 +283,22 @@ fn a_copy_survives_its_target() {
     world.target_up(&[&image.lun]);
     write_noise(&world.path("noise"), SIZE, 11);
     let served = world.serve(0, &[]);
-    // Slow enough to be in the middle of it.
+    // It reads a pipe, so it cannot end before it was given everything.
+    let _ = world.run(&["mkfifo", "pipe"]).success();
     let uri = served.uri();
-    let words = ["nbdcopy", "--flush", "--request-size=65536", "--requests=4", "noise", &uri];
-    let mut copying = world.start(&words);
-    let stored = || std::fs::metadata(&image.path).unwrap().blocks() * 512;
-    let mut kills = 0;
-    for part in [4_u64 << 20, 16 << 20, 32 << 20] {
-        eventually("the copy goes on", || stored() >= part || copying.has_ended());
-        if copying.has_ended() {
-            break;
-        }
+    let mut copying = world.start(&["sh", "-c", &format!("exec nbdcopy --flush - '{uri}' <pipe")]);
+    let pipe = std::fs::File::options().write(true).open(world.path("pipe"));
+    let mut pipe = pipe.expect("the copy reads it");
+    let noise = std::fs::read(world.path("noise")).unwrap();
+    for part in noise.chunks(noise.len() / 4 + 1) {
+        pipe.write_all(part).expect("the copy takes it");
+        assert!(!copying.has_ended());
         world.signal_target(Signal::KILL);
-        kills += 1;
         std::thread::sleep(std::time::Duration::from_millis(300));
         world.target_up(&[&image.lun]);
     }
+    drop(pipe);
     let _ = copying.finish().success();
-    assert!(kills > 0, "the copy was faster than this test");
     assert_eq!(sha256(&image.path), sha256(&world.path("noise")));
     let _ = served.copy(&served.uri(), "back").finish().success();
     assert_eq!(sha256(&world.path("back")), sha256(&world.path("noise")));

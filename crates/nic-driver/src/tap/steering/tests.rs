@@ -204,7 +204,7 @@ fn a_segment_behind_a_flood_of_datagrams_is_received_within_a_turn() {
         let (start, mut flood) = (Instant::now(), 0);
         while flood < 90 {
             flood += usize::from(next().is_some_and(|frame| frame == datagram));
-            assert!(start.elapsed() < Duration::from_secs(5), "{flood} datagrams");
+            assert!(start.elapsed() < Duration::from_secs(60), "{flood} datagrams");
         }
         let segment = v4(0, 0x4000, 6, &tcp(0x18));
         rustix::net::send(&socket, &segment, SendFlags::empty()).unwrap();
