@@ -10,7 +10,6 @@
 //! options: how sessions with targets are made
 //! runtime_dir keys: where instances are found; keys and known peers
 //! pictures whole_file output_file: pictures of pixels beside drawings; files: whole, named ones
-//! pictures whole_file output_file: pictures of pixels beside drawings; files: whole, named ones
 //! exit state_dir: failures and their exit codes; what outlives instances
 //! ```
 
