@@ -318,6 +318,24 @@ fn what_a_relay_lacks_is_named() {
     world.assert_nothing_left();
 }
 
+/// Where /proc is read-only, or AppArmor takes a user namespace's rights, a user may make one and
+/// be nobody in it. A program stays its user, and sees the host's name servers.
+#[test]
+fn a_user_namespace_without_rights_is_not_entered() {
+    let Some(world) = world() else { return };
+    let script = "mount -o remount,bind,ro /proc && exec \"$@\"";
+    let dns = ["--dns", HOST, "--", "id", "-u"];
+    let run = as_user(&world, &[&["run"], &NOWHERE[..], &dns].concat());
+    let words = run.get_args().map(|word| word.to_str().expect("plain words").to_owned());
+    // What comes after `nsenter … --`.
+    let words: Vec<String> = words.skip_while(|word| word != "--").skip(1).collect();
+    let unshare = ["unshare", "--mount", "sh", "-c", script, "sh"].map(str::to_owned);
+    let said = world.run(&[&unshare[..], &words].concat()).success();
+    assert_eq!(said.stdout, format!("{}\n", world.user), "{said}");
+    assert!(said.stderr.contains("no file over /etc/resolv.conf"), "{said}");
+    world.assert_nothing_left();
+}
+
 /// Root of a user namespace has no rights over the process namespace, nor over every setting of a
 /// device.
 #[test]

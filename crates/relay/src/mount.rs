@@ -20,8 +20,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
-use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
+use rustix::process::{
+    DumpableBehavior, Pid, WaitOptions, dumpable_behavior, set_dumpable_behavior, waitpid,
+};
 use rustix::thread::UnshareFlags;
+
+use crate::system::errno;
 
 /// Directories for a file that has a name for a moment.
 const DIRECTORIES: [&str; 3] = ["/dev/shm", "/run", "/tmp"];
@@ -159,11 +163,29 @@ fn leave() -> io::Result<bool> {
     // `tasuki run` forbids its inspection, and so its own files in /proc are root's.
     let inspected = dumpable_behavior()?;
     set_dumpable_behavior(DumpableBehavior::Dumpable)?;
-    let done = leave_with_user();
+    let done = try_to_leave().and_then(|()| leave_with_user());
     if inspected != DumpableBehavior::Dumpable {
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     }
     done.map(|()| true)
+}
+
+/// Can a copy of this process leave? Where /proc is read-only, or AppArmor forbids a user namespace
+/// its rights, a process gets one, in which it remains nobody.
+fn try_to_leave() -> io::Result<()> {
+    // SAFETY: no pointers. This process has one thread, and the copy makes system calls only.
+    let copy = crate::system::check(unsafe { libc::fork() })?;
+    let Some(copy) = Pid::from_raw(copy) else {
+        let code = leave_with_user().err().map_or(0, |error| errno(&error).raw_os_error());
+        // SAFETY: it does not return.
+        unsafe { libc::_exit(code) }
+    };
+    let status = rustix::io::retry_on_intr(|| waitpid(Some(copy), WaitOptions::empty()))?;
+    match status.and_then(|(_, status)| status.exit_status()) {
+        Some(0) => Ok(()),
+        Some(code) => Err(io::Error::from_raw_os_error(code)),
+        None => Err(Errno::PERM.into()),
+    }
 }
 
 fn leave_with_user() -> io::Result<()> {
