@@ -57,6 +57,12 @@ fn main() -> ExitCode {
         Err(help) => help.exit(),
     };
     log::start(command::background::log_path().is_some());
+    if serves_programs(&cli.command)
+        && let Err(errno) = sandbox::forbid_inspection()
+    {
+        exit::say(format_args!("tasuki: cannot forbid its inspection: {errno}"));
+        return ExitCode::from(exit::Code::Internal as u8);
+    }
     let done = match cli.command {
         Command::Run(run) => command::run::run(run),
         Command::Up(up) => command::up::up(&up),
@@ -88,4 +94,16 @@ fn main() -> ExitCode {
             ExitCode::from(failure.code as u8)
         }
     }
+}
+
+/// Does this process stay while programs of its user run? They are not to look into it.
+fn serves_programs(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Run(_)
+            | Command::Up(_)
+            | Command::Relay(_)
+            | Command::Web(_)
+            | Command::Capture(_)
+    )
 }

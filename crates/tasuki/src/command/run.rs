@@ -29,8 +29,6 @@ use crate::supervisor::{Instance, Signals, Supervisor, Workload, cannot_execute}
 /// # Errors
 /// The reason why it could not run.
 pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
-    // Of this process too, which waits or becomes the program, and of its copies.
-    sandbox::forbid_inspection().map_err(|errno| Failure::system("forbid inspection", errno))?;
     let RunArgs { net, intercept, trace, output, host_loopback, options, program } = args;
     let trace = trace.or(output);
     let Some((name, arguments)) = program.split_first() else {
