@@ -73,12 +73,15 @@ fn table(rows: &[Vec<String>], right: &[bool]) -> String {
 mod tests {
     use super::*;
 
-    /// docs/reference/json.md names every key of a value's JSON, but for the names of counters.
+    /// The pages about JSON name every key of a value's JSON, but for the names of counters.
     pub(super) fn every_key_is_documented(value: &impl serde::Serialize) {
         fn check(value: &serde_json::Value) {
-            let page = include_str!("../../../docs/reference/json.md");
+            let page = concat!(
+                include_str!("../../../docs/reference/json.md"),
+                include_str!("../../../docs/reference/json-storage.md")
+            );
             for (key, inner) in value.as_object().into_iter().flatten() {
-                assert!(page.contains(&format!("`{key}`")), "docs/reference/json.md has no {key}");
+                assert!(page.contains(&format!("`{key}`")), "docs/reference/json.md and json-storage.md have no {key}");
                 if key != "counters" {
                     check(inner);
                 }
