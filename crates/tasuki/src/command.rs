@@ -81,7 +81,10 @@ mod tests {
                 include_str!("../../../docs/reference/json-storage.md")
             );
             for (key, inner) in value.as_object().into_iter().flatten() {
-                assert!(page.contains(&format!("`{key}`")), "docs/reference/json.md and json-storage.md have no {key}");
+                assert!(
+                    page.contains(&format!("`{key}`")),
+                    "docs/reference/json.md and json-storage.md have no {key}"
+                );
                 if key != "counters" {
                     check(inner);
                 }
