@@ -92,7 +92,7 @@ impl Name {
             (_, Self::Unspecified(_)) => Ok(None),
             (Family::V4, Self::V4(address)) => Ok(Some(address.into())),
             (Family::V6, Self::V6(address)) => Ok(Some(address.into())),
-            (Family::V6, Self::V4(address)) if kind == SocketKind::Datagram => {
+            (Family::V6, Self::V4(address)) if kind != SocketKind::Stream => {
                 Ok(Some(mapped(address).into()))
             }
             (Family::V6, Self::ShortV6) => Err(Errno::INVAL),

@@ -93,11 +93,14 @@ pub(crate) fn receive(
     }
     let peek = flags & libc::MSG_PEEK != 0;
     // A datagram socket receives as ever.
-    if flags & libc::MSG_OOB != 0 && endpoint.kind() != SocketKind::Datagram {
+    if flags & libc::MSG_OOB != 0 && endpoint.kind() == SocketKind::Stream {
         return receive_urgent(endpoint, bufs, flags, peek);
     }
-    if endpoint.kind() == SocketKind::Datagram {
-        return endpoint.recv(bufs, peek, wait);
+    if endpoint.kind() != SocketKind::Stream {
+        let received = endpoint.recv(bufs, peek, wait)?;
+        // As Linux: where receiving is shut down, only a call that waits sees the end.
+        let is_end = received.from.is_none();
+        return if is_end && wait == Wait::No { Err(Errno::AGAIN) } else { Ok(received) };
     }
     let total = bufs.iter().fold(0_usize, |sum, buf| sum.saturating_add(buf.len()));
     let wanted = if flags & libc::MSG_WAITALL != 0 { total } else { total.min(1) };
@@ -282,7 +285,8 @@ mod tests {
                 *byte = b'a' + u8::try_from(full_len).unwrap();
                 len += 1;
             }
-            Ok(Received { len, full_len, ..Received::default() })
+            let from = (self.kind != SocketKind::Stream && full_len > 0).then_some(PEER);
+            Ok(Received { len, full_len, from, ..Received::default() })
         }
 
         fn wait_for_more(&self, _than: usize, wait: Wait) -> Outcome<bool> {
@@ -428,5 +432,13 @@ mod tests {
         let mut place = [0; 4];
         let received = receive(&one, &mut [IoSliceMut::new(&mut place)], 0, Wait::No).unwrap();
         assert_eq!((received.len, received.full_len), (4, 12));
+    }
+    #[test]
+    fn only_a_call_that_waits_sees_the_end_of_datagrams() {
+        for kind in [SocketKind::Datagram, SocketKind::UdpLite] {
+            assert_eq!(receive_ten(&script(kind, &[Ok(0)]), 0, Wait::No).0, Err(Errno::AGAIN));
+            assert_eq!(receive_ten(&script(kind, &[Ok(0)]), 0, Wait::Forever).0, Ok(0));
+            assert_eq!(receive_ten(&script(kind, &[Ok(3)]), 0, Wait::No).0, Ok(3));
+        }
     }
 }

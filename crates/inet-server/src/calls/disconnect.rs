@@ -26,7 +26,11 @@ impl Client {
         let has_peer = matches!(socket.state, SocketState::Connected | SocketState::Connecting);
         let ends = write && !socket.write_shut && has_peer;
         self.take_sends(engine, socket, (!ends).then_some(QUEUE))?;
-        engine.stack.shutdown(engine.now, socket.handle, core_how)?;
+        let done = engine.stack.shutdown(engine.now, socket.handle, core_how);
+        // As Linux: a datagram socket without a peer is shut down all the same.
+        if socket.is_stream() {
+            done?;
+        }
         socket.read_shut |= read;
         socket.write_shut |= write;
         let mut waiting = WaitingCalls::default();
@@ -46,6 +50,7 @@ impl Client {
         for path in waiting.accept {
             self.finish(engine, Some(path), Err(Errno::INVAL))?;
         }
+        done?;
         DONE
     }
 

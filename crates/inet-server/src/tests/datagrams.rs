@@ -226,3 +226,20 @@ fn udp_lite_sockets_have_linux_numbers() {
     let other = world.socket(&mut a, SocketKind::Datagram);
     world.bind(&mut a, &other, on_any(7));
 }
+
+#[test]
+fn shutdown_without_a_peer_ends_what_waits() {
+    let mut world = World::new();
+    let (a, mut b, mut from, mut to) = sockets(&mut world);
+    let waits = b.call(Op::Recv, &[to.word()], 0);
+    world.rest();
+    assert_eq!(world.call(&mut b, Op::Shutdown, &[to.word(), 0], 0), Err(Errno::NOTCONN));
+    assert_eq!(b.result(waits), Some(Ok([0; 6])));
+    assert!(to.has(SocketFlags::READ_CLOSED) && !to.has(SocketFlags::WRITE_CLOSED));
+    // As on Linux it still receives.
+    queue(&world, &a, &mut from, 10, &SendAncillary::default(), false);
+    world.rest();
+    assert_eq!(take(&b, &mut to), Some((pattern(10), None)));
+    assert_eq!(world.call(&mut b, Op::Shutdown, &[to.word(), 2], 0), Err(Errno::NOTCONN));
+    assert!(to.has(SocketFlags::HANGUP));
+}

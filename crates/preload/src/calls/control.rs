@@ -73,7 +73,7 @@ unsafe fn control_device(fd: c_int, request: c_ulong, arg: *mut c_char) -> Outco
         SIOCOUTQ | SIOCOUTQNSD => Some(repeated(|| unsent(fd, request))?),
         SIOCATMARK => {
             let entry = socket(fd)?;
-            if entry.socket.kind() == SocketKind::Datagram {
+            if entry.socket.kind() != SocketKind::Stream {
                 return Err(Errno::NOTTY);
             }
             Some(entry.socket.is_at_mark().into())

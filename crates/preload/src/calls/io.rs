@@ -352,7 +352,7 @@ fn send_from(
     count: usize,
 ) -> Outcome<usize> {
     // Of a shared socket the parts must be sent again if it moves.
-    if entry.socket.kind() == sockets::SocketKind::Datagram || entry.is_shared() {
+    if entry.socket.kind() != sockets::SocketKind::Stream || entry.is_shared() {
         return send_parts_of(out, file, begin, count);
     }
     let sent = entry.socket.send_file(file, begin, count, entry.send_wait(false));

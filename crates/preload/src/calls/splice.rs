@@ -90,7 +90,7 @@ fn from_socket(fd: c_int, pipe: BorrowedFd<'_>, len: usize, waits: bool) -> Outc
     ready(pipe, PollFlags::OUT, waits)?;
     let entry = socket(fd)?;
     let mut bytes = vec![0; len];
-    let datagram = entry.socket.kind() == SocketKind::Datagram;
+    let datagram = entry.socket.kind() != SocketKind::Stream;
     let peek = if datagram { 0 } else { libc::MSG_PEEK };
     let seen = receive_bufs(fd, &mut [IoSliceMut::new(&mut bytes)], peek)?.len;
     if seen == 0 {
