@@ -118,6 +118,9 @@ pub struct InterfaceSettings {
     /// (0 to [`MOST_DAD_TRANSMITS`]; 0: the stack uses addresses at once).
     #[serde(default)]
     pub dad_transmits: u8,
+    /// A router is known to be there: programs wait for the address that it gives, for a while.
+    #[serde(default)]
+    pub awaits_router: bool,
 }
 
 /// Most probes for an address. The start of an instance waits for them.

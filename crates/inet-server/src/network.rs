@@ -31,6 +31,8 @@ struct InterfaceRecord {
 struct AwaitedInterface {
     nic: u16,
     id: InterfaceId,
+    /// Also for an address from a router.
+    router: bool,
     /// End of the wait.
     until: Instant,
 }
@@ -58,7 +60,7 @@ impl Network {
         IfAttach { mac, mtu, features }: IfAttach,
         ipv6: Ipv6Mode,
     ) -> InterfaceId {
-        let InterfaceSettings { name, addresses, routes, dhcp, dad_transmits } = settings;
+        let InterfaceSettings { name, addresses, routes, dhcp, dad_transmits, .. } = settings;
         let id = engine.stack.add_interface(InterfaceConfig { mac, mtu });
         // The interface was just added.
         let _ = engine.stack.set_dad_transmits(id, *dad_transmits);
@@ -98,14 +100,15 @@ impl Network {
         settings: &InterfaceSettings,
     ) {
         let probes = Duration::from_secs(settings.dad_transmits.into());
-        self.settling.push(AwaitedInterface { nic, id, until: now + probes + PATIENCE });
+        let (router, until) = (settings.awaits_router, now + probes + PATIENCE);
+        self.settling.push(AwaitedInterface { nic, id, router, until });
     }
 
-    /// Drivers whose interfaces programs need not wait for any more. Nobody waits for addresses
-    /// from routers: there may be no router, or always another one.
+    /// Drivers whose interfaces programs need not wait for any more. They wait for the address of a
+    /// router only where one is known to be there: elsewhere there may be none, or always another.
     pub(crate) fn settled(&mut self, engine: &Engine) -> Vec<u16> {
         let mut settled = Vec::new();
-        self.settling.retain(|&AwaitedInterface { nic, id, until }| {
+        self.settling.retain(|&AwaitedInterface { nic, id, router, until }| {
             let mut probed = engine.stack.addresses(id).filter(|ours| {
                 ours.state == AddressState::Tentative && ours.origin != AddressOrigin::Slaac
             });
@@ -113,7 +116,13 @@ impl Network {
             if let Some(address) = tentative.filter(|_| until <= engine.now) {
                 tracing::warn!(nic, %address, "still tentative, and not waited for any longer");
             }
-            let waits = tentative.is_some() && engine.now < until;
+            let has_router = || {
+                let mut all = engine.stack.addresses(id);
+                all.any(|ours| {
+                    ours.origin == AddressOrigin::Slaac && ours.state == AddressState::Preferred
+                })
+            };
+            let waits = (tentative.is_some() || router && !has_router()) && engine.now < until;
             if !waits {
                 settled.push(nic);
             }

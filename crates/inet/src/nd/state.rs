@@ -142,8 +142,12 @@ impl NdLayer {
         if core::mem::replace(&mut interface.is_started, true) {
             return;
         }
-        // RFC 4862 5.4.2: not all at once after a power failure.
-        let delay = self.random_below(MAX_RTR_SOLICITATION_DELAY);
+        // RFC 4862 5.4.2: not all at once after a power failure. A link where nothing is probed
+        // has no other hosts.
+        let delay = match self.dad_transmits(id) {
+            0 => Duration::ZERO,
+            _ => self.random_below(MAX_RTR_SOLICITATION_DELAY),
+        };
         self.add_link_local(cx, now + delay, id, 0);
         self.reschedule(cx, id);
     }

@@ -9,13 +9,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use abi::control::{Audience, InetConfig, NicConfig, ServerRequest};
-use abi::network::InterfaceSettings;
+use abi::network::{InterfaceSettings, Ipv6Mode};
 use abi::nic::NicLayout;
 use nic_driver::interface::Watch;
 use shm::{Backing, Region, RegionError};
 
 use super::backend::{self, OpenedDevice, Umem};
 use super::device_state::DeviceState;
+use super::passt;
 use super::server_process::SandboxPlan;
 use super::servers::{ServerId, Servers};
 use crate::device::Kind;
@@ -301,6 +302,9 @@ impl Instance {
                 routes: link.addresses.all_routes(u32::from(number) * METRIC_STEP),
                 dhcp: wanted.dhcp,
                 dad_transmits: wanted.dad_transmits(link.device.device.kind()),
+                awaits_router: link.device.device.kind() == Kind::Passt
+                    && settings.ipv6 == Ipv6Mode::Auto
+                    && passt::advertises(&link.addresses),
             };
             let (strict, offload) = (settings.strict, wanted.offload);
             let umem = link.frames.umem.is_some();

@@ -5,7 +5,7 @@
 //! dropped before. Stack and passt get the same addresses, so no DHCP is needed. To the stack the
 //! host is at the gateway's address, as behind a TAP device.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Seek as _};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -140,6 +140,24 @@ fn not_started(error: &std::io::Error) -> Failure {
     Failure::system("start passt", error)
 }
 
+/// Does it advertise itself as an IPv6 router to a stack with these addresses, which has no address
+/// of IPv6 yet? It does where this host has a default route, whose prefix it then gives out.
+pub(super) fn advertises(addresses: &Addresses) -> bool {
+    let has_own = addresses.stack.iter().any(|cidr| !cidr.is_ipv4());
+    !has_own && fs::read_to_string("/proc/net/ipv6_route").is_ok_and(|table| has_default(&table))
+}
+
+/// Does a routing table in the kernel's form have an IPv6 default route over a device?
+fn has_default(table: &str) -> bool {
+    table.lines().any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_all =
+            |word: Option<&&str>| word.is_some_and(|word| word.bytes().all(|digit| digit == b'0'));
+        let device = words.get(9);
+        is_all(words.first()) && is_all(words.get(1)) && device.is_some_and(|name| *name != "lo")
+    })
+}
+
 /// Its arguments for a stack with these addresses. Without addresses it offers the host's own by
 /// DHCP.
 fn arguments(addresses: &Addresses, mtu: u16) -> Vec<String> {
@@ -234,5 +252,17 @@ mod tests {
         let failure = not_started(&error);
         assert_eq!(failure.code, Code::Rights);
         assert!(failure.sentence.contains("apt install passt"), "{failure}");
+    }
+
+    #[test]
+    fn default_routes_of_the_host() {
+        let zeros = "0".repeat(32);
+        let row = |to: &str, bits: &str, device: &str| {
+            format!("{to} {bits} {zeros} 00 {zeros} 00000400 00000001 00000000 00000003 {device}")
+        };
+        assert!(has_default(&row(&zeros, "00", "eth0")));
+        assert!(!has_default(&row(&zeros, "00", "lo")), "which refuses");
+        let prefix = "fe80".to_owned() + &"0".repeat(28);
+        assert!(!has_default(&row(&prefix, "40", "eth0")) && !has_default(""));
     }
 }
