@@ -28,3 +28,55 @@ fn same_on_both(script: &str, parts: &[&str]) {
 fn shutdown_is_as_on_linux() {
     same_on_both("datagram_shutdown.py", &[]);
 }
+
+/// Addresses of groups and broadcasts: who may be bound there, and who receives what.
+#[test]
+fn groups_and_broadcasts_are_delivered_as_on_linux() {
+    let parts = ["binding", "ports", "delivery", "delivery6", "loopback", "interfaces"];
+    same_on_both("group_addresses.py", &parts);
+}
+
+/// Memberships by all structures, and their filters of sources.
+#[test]
+fn memberships_and_sources_are_as_on_linux() {
+    same_on_both("group_addresses.py", &["memberships", "sources"]);
+}
+
+/// UDP_SEGMENT by option and by message, with MSG_MORE and UDP_CORK.
+#[test]
+fn corked_datagrams_are_split_as_on_linux() {
+    same_on_both("corked_datagrams.py", &[]);
+}
+
+/// Options and their values, and the control messages of RFC 2292 and RFC 3542.
+#[test]
+fn options_and_messages_are_as_on_linux() {
+    same_on_both("datagram_options.py", &["values", "messages", "hops"]);
+}
+
+/// Special destinations, empty and long datagrams, refused ones, requests about interfaces.
+#[test]
+fn destinations_and_errors_are_as_on_linux() {
+    let parts = ["destinations", "lengths", "refused", "requests"];
+    same_on_both("datagram_options.py", &parts);
+}
+
+/// One numbering of interfaces, by the library, by getaddrinfo(3) and by rtnetlink.
+#[test]
+fn interfaces_have_one_number_everywhere() {
+    let Some(world) = World::with_kernel() else { return };
+    world.up(NET, Mode::given(), &["--ip", &format!("{STACK6}/64")]);
+    let words = world.script("link_names.py", &["eth0"]);
+    let said = Running::start(world.on_net(NET, &words)).finish().success().stdout;
+    let lines = [
+        "index 2 name eth0 list [(1, 'lo'), (2, 'eth0')]",
+        "ioctl 2 netlink 2",
+        "getaddrinfo fe80::1 2 ff02::1 2 number 7",
+        "unknown gaierror",
+        "getnameinfo fe80::1%eth0 fe80::1%77",
+        "lo 1",
+        "pktinfo 1",
+    ];
+    assert_eq!(said.lines().collect::<Vec<_>>(), lines);
+    world.down(NET);
+}

@@ -133,6 +133,10 @@ flag_set! {
         TIMESTAMPNS = 1 << 9;
         /// UDP_GRO.
         GRO = 1 << 10;
+        /// IPV6_2292PKTINFO.
+        PKTINFO2292 = 1 << 11;
+        /// IPV6_2292HOPLIMIT.
+        HOPLIMIT2292 = 1 << 12;
     }
 }
 

@@ -17,6 +17,13 @@ pub const GET_PART: usize = 40;
 /// Longest value of any option.
 pub const GET_MOST: usize = 280;
 
+/// The level of a call that brings a part of a value longer than [`SET_MOST`]; its name is the
+/// offset of the part. The parts come in order, before the call that names the option. They are
+/// also how getsockopt knows what the program passed in.
+pub const LONG_VALUE: i32 = 0x5441_5356;
+/// Longest value that comes in parts, bytes: a `struct group_filter` with 64 sources.
+pub const LONG_MOST: usize = 144 + 64 * 128;
+
 /// The key of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OptionKey {
@@ -27,6 +34,20 @@ pub struct OptionKey {
 }
 
 impl OptionKey {
+    /// Does a value longer than [`SET_MOST`] come in parts? Of others only the beginning matters.
+    /// These are the memberships that name sources: MCAST_JOIN_GROUP and those after it, and
+    /// IP_MSFILTER.
+    #[must_use]
+    pub fn is_long(self) -> bool {
+        matches!((self.level, self.name), (0, 41..=48) | (41, 42..=48))
+    }
+
+    /// Does getsockopt look at what the program passes in? IP_MSFILTER and MCAST_MSFILTER do.
+    #[must_use]
+    pub fn is_question(self) -> bool {
+        matches!((self.level, self.name), (0, 41 | 48) | (41, 48))
+    }
+
     /// As one word of a call's arguments.
     #[must_use]
     #[inline]

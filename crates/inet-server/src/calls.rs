@@ -137,7 +137,7 @@ impl Client {
                     if socket.is_stream() {
                         client.take_sends(engine, socket, Some(QUEUE))?;
                     }
-                    option::get(engine, socket, key, from)
+                    option::get(engine, socket, (key, client.long_values.of(socket.id)), from)
                 })
             }
             Request::SetSockOpt { socket, key, value } => self

@@ -34,9 +34,11 @@ use crate::tx::Tx;
 use crate::tx::chunk::ClientMemory;
 
 mod dirty;
+mod long_values;
 mod threads;
 
 use self::dirty::DirtySet;
+use self::long_values::LongValues;
 use self::threads::{ClientThread, PostedOutcome, mark_news};
 
 /// Most results that wait for room in a thread's result ring. A client with more is at fault.
@@ -94,6 +96,8 @@ pub(crate) struct Client {
     posted: u64,
     /// Its share of the frames lent to programs.
     pub(crate) frame_quota: FrameQuota,
+    /// Values of options that are longer than a call.
+    pub(crate) long_values: LongValues,
 }
 
 impl Client {
@@ -135,6 +139,7 @@ impl Client {
             due: 0,
             posted: 0,
             frame_quota,
+            long_values: LongValues::default(),
             layout,
             memory: Arc::new(ClientMemory::new(region, number)),
         })

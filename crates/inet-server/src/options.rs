@@ -21,7 +21,9 @@ use crate::tx::LIMITS;
 mod ancillary;
 mod core;
 mod info;
+mod interfaces;
 mod kept;
+mod membership;
 mod multicast;
 mod numbers;
 mod paths;
@@ -57,6 +59,7 @@ pub(crate) fn get(
     engine: &mut Engine,
     socket: &mut Socket,
     key: OptionKey,
+    given: &[u8],
 ) -> Result<OptionBytes, Refusal> {
     let OptionKey { level, name } = key;
     if !has_level(socket, level) {
@@ -77,6 +80,9 @@ pub(crate) fn get(
         return Ok(value);
     }
     if let Some(value) = multicast::get(engine, socket, key)? {
+        return Ok(value);
+    }
+    if let Some(value) = membership::get(engine, socket, key, given)? {
         return Ok(value);
     }
     if let Some(value) = paths::get(engine, socket, key)? {
@@ -155,14 +161,13 @@ pub(crate) fn set(
             socket.urgent_inline = given.int(level)? != 0;
             return Ok(());
         }
-        (SOL_SOCKET, _) | (IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT)
-            if kept::set(socket, key, given)? =>
-        {
-            return Ok(());
-        }
+        _ if kept::may_keep(key) && kept::set(socket, key, given)? => return Ok(()),
         _ => {}
     }
     if ancillary::set(socket, key, given)? {
+        return Ok(());
+    }
+    if membership::set(engine, socket, key, given)? {
         return Ok(());
     }
     if multicast::set(engine, socket, key, given)? || paths::set(engine, socket, key, given)? {

@@ -51,6 +51,8 @@ pub(crate) fn errno(error: Error) -> Errno {
         Error::NetUnreachable => Errno::NETUNREACH,
         Error::AddrInUse => Errno::ADDRINUSE,
         Error::AddrNotAvailable => Errno::ADDRNOTAVAIL,
+        Error::NoDevice => Errno::NODEV,
+        Error::AddressFamily => Errno::AFNOSUPPORT,
         Error::NotConnected => Errno::NOTCONN,
         Error::AlreadyConnected => Errno::ISCONN,
         Error::InProgress => Errno::INPROGRESS,

@@ -180,7 +180,7 @@ impl Default for Config {
             udp_queue: 1024,
             groups: 256,
             memberships: 20,
-            group_sources: 10,
+            group_sources: 64,
             reassembly: ReassemblyConfig::default(),
             v6: V6Config::default(),
             arp_notify: false,

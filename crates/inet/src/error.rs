@@ -24,6 +24,12 @@ pub enum Error {
     /// The address is not one of this stack's, or there is no port left.
     #[error("cannot assign requested address")]
     AddrNotAvailable,
+    /// A socket that is bound to an IPv4-mapped address, and an address of IPv6.
+    #[error("address family not supported by protocol")]
+    AddressFamily,
+    /// There is no interface of that number.
+    #[error("no such device")]
+    NoDevice,
     /// The socket is not connected.
     #[error("socket is not connected")]
     NotConnected,

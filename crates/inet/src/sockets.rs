@@ -24,6 +24,7 @@ mod fin_acks;
 pub(crate) mod kinds;
 mod layer;
 mod listener;
+mod local_address;
 mod maybe_dormant;
 pub(crate) mod options;
 pub(crate) mod owners;

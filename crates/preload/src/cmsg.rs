@@ -24,6 +24,9 @@ const SO_TIMESTAMPNS: c_int = 35;
 const UDP_SEGMENT: c_int = 103;
 const UDP_GRO: c_int = 104;
 const IPV6_ORIGDSTADDR: c_int = 74;
+/// RFC 2292's messages, of the same form as RFC 3542's.
+const IPV6_2292PKTINFO: c_int = 2;
+const IPV6_2292HOPLIMIT: c_int = 8;
 const TCP_CM_INQ: c_int = 36;
 /// Bytes of the offender's address in a message of the error queue.
 const V4_OFFENDER: usize = size_of::<libc::sockaddr_in>();
@@ -89,13 +92,13 @@ fn parse_v6(said: &mut SendAncillary, kind: c_int, data: &[u8]) -> Outcome<()> {
         value => u8::try_from(value).map(Some).map_err(|_| Errno::INVAL),
     };
     match kind {
-        libc::IPV6_PKTINFO => {
+        libc::IPV6_PKTINFO | IPV6_2292PKTINFO => {
             let info: [u8; 20] = whole(data)?;
             let from = Ipv6Addr::from(part::<16>(&info, 0)?);
             said.source = Some(from.to_canonical()).filter(|from| !from.is_unspecified());
             said.interface = u32::from_ne_bytes(part(&info, 16)?);
         }
-        libc::IPV6_HOPLIMIT => said.ttl = byte(data)?,
+        libc::IPV6_HOPLIMIT | IPV6_2292HOPLIMIT => said.ttl = byte(data)?,
         libc::IPV6_TCLASS => said.tos = byte(data)?,
         _ => return Err(Errno::INVAL),
     }
@@ -231,6 +234,13 @@ impl<'a> Room<'a> {
         }
         if wants(AncillarySet::TCLASS) {
             self.put_int(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, how.tos.into());
+        }
+        if wants(AncillarySet::PKTINFO2292) {
+            let info = [&to.octets()[..], &how.interface.to_ne_bytes()].concat();
+            self.put(libc::IPPROTO_IPV6, IPV6_2292PKTINFO, &info);
+        }
+        if wants(AncillarySet::HOPLIMIT2292) {
+            self.put_int(libc::IPPROTO_IPV6, IPV6_2292HOPLIMIT, how.ttl.into());
         }
         if wants(AncillarySet::ORIGDSTADDR6) {
             let to = SocketAddr::new(to.into(), how.port);

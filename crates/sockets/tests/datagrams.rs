@@ -149,7 +149,7 @@ fn the_largest_datagram_has_room() {
             let sent =
                 socket.send(&[IoSlice::new(&[7; 65_507])], flags, Some(addr(1)), Wait::Forever);
             assert_eq!(sent, Ok(65_507));
-            assert_eq!(send(&socket, &[7; 65_508], Some(addr(1))), Err(Errno::MSGSIZE));
+            assert_eq!(send(&socket, &[7; 65_536], Some(addr(1))), Err(Errno::MSGSIZE));
             fake.eventually("it", |core| core.sock(0).datagrams.len() == n);
             assert_eq!(fake.core().sock(0).datagrams[n - 1].0.len(), 65_507);
         }

@@ -23,6 +23,8 @@ pub(crate) fn of(error: Error) -> i32 {
         Error::BrokenPipe => libc::EPIPE,
         Error::ProtocolUnreachable => libc::ENOPROTOOPT,
         Error::HostDown => libc::EHOSTDOWN,
+        Error::NoDevice => libc::ENODEV,
+        Error::AddressFamily => libc::EAFNOSUPPORT,
         Error::NotOnNetwork => libc::ENONET,
         Error::Protocol => libc::EPROTO,
         Error::DestinationRequired => libc::EDESTADDRREQ,

@@ -3,7 +3,7 @@
 use abi::Errno;
 use abi::call::Reply;
 use abi::client::QUEUE;
-use abi::option::{OptionKey, OptionPart, OptionValue};
+use abi::option::{LONG_VALUE, OptionKey, OptionPart, OptionValue, SET_MOST};
 use abi::queued_error::{QUEUED_ERROR, QueuedErrorEntry, QueuedErrorOrigin};
 use inet::{DatagramInfo, ErrorOrigin, OptionName, PendingErrorChange, SockOption};
 
@@ -15,17 +15,18 @@ use crate::refusal::errno;
 use crate::socket::Socket;
 use crate::transfer::ancillary;
 
-/// A part of an option's value, from byte `from` on.
+/// A part of an option's value, from byte `from` on. `given` is what the program passed in, of
+/// those options that look at it.
 pub(super) fn get(
     engine: &mut Engine,
     socket: &mut Socket,
-    key: OptionKey,
+    (key, given): (OptionKey, &[u8]),
     from: u32,
 ) -> CallAnswer {
     if key == QUEUED_ERROR {
         return queued_error(engine, socket, from);
     }
-    let value = options::get(engine, socket, key)?;
+    let value = options::get(engine, socket, key, given)?;
     gives(Reply::Option(OptionPart::new(value.bytes(), from)))
 }
 
@@ -38,7 +39,19 @@ impl Client {
         given: &OptionValue,
     ) -> CallAnswer {
         let bytes = given.bytes();
-        let value = SetValue::new(given, &bytes);
+        if key.level == LONG_VALUE {
+            let at = usize::try_from(key.name).map_err(|_| Errno::INVAL)?;
+            self.long_values.add(socket.id, at, SetValue::new(given, &bytes).shown())?;
+            return DONE;
+        }
+        let mut value = SetValue::new(given, &bytes);
+        let long = match key.is_long() && given.len() as usize > SET_MOST {
+            true => self.long_values.of(socket.id).to_vec(),
+            false => Vec::new(),
+        };
+        if long.len() == given.len() as usize {
+            value = SetValue::whole(&long);
+        }
         // An option applies to data sent from now on.
         self.take_sends(engine, socket, Some(QUEUE))?;
         if key == QUEUED_ERROR {

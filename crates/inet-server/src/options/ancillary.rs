@@ -19,6 +19,8 @@ fn kind(key: OptionKey) -> Option<AncillarySet> {
         (IPPROTO_IP, IP_RECVORIGDSTADDR) => AncillarySet::ORIGDSTADDR,
         (IPPROTO_IPV6, IPV6_RECVPKTINFO) => AncillarySet::PKTINFO6,
         (IPPROTO_IPV6, IPV6_RECVHOPLIMIT) => AncillarySet::HOPLIMIT,
+        (IPPROTO_IPV6, IPV6_2292PKTINFO) => AncillarySet::PKTINFO2292,
+        (IPPROTO_IPV6, IPV6_2292HOPLIMIT) => AncillarySet::HOPLIMIT2292,
         (IPPROTO_IPV6, IPV6_RECVTCLASS) => AncillarySet::TCLASS,
         (IPPROTO_IPV6, IPV6_RECVORIGDSTADDR) => AncillarySet::ORIGDSTADDR6,
         (SOL_SOCKET, SO_TIMESTAMP | SO_TIMESTAMP_NEW) => AncillarySet::TIMESTAMP,

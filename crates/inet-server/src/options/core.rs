@@ -111,7 +111,8 @@ pub(super) fn value_of(option: SockOption) -> OptionBytes {
         | SockOption::RecvErrors4(on)
         | SockOption::RecvErrors6(on)
         | SockOption::MulticastLoop(on)
-        | SockOption::MulticastAll(on)
+        | SockOption::MulticastAll4(on)
+        | SockOption::MulticastAll6(on)
         | SockOption::Broadcast(on) => OptionBytes::int(on.into()),
         SockOption::KeepIdle(time)
         | SockOption::KeepInterval(time)

@@ -1,5 +1,5 @@
-//! Options of SOL_SOCKET that the server keeps without effect, and those with the same answer for
-//! every socket: socket(7), and what Linux 6.18 does.
+//! Options that the server keeps without effect, most of them of SOL_SOCKET, and those with the
+//! same answer for every socket: socket(7), and what Linux 6.18 does.
 //!
 //! They tune what this stack does not have: marks for policy routing, priorities of queues, polling
 //! of devices, filters. Values are checked as Linux does, so that a program sees its own again.
@@ -27,7 +27,18 @@ enum KeptForm {
 fn form(key: OptionKey) -> Option<(KeptForm, i32)> {
     use KeptForm::{Any, Flag, Lock, NotNegative};
     Some(match (key.level, key.name) {
-        (SOL_SOCKET, SO_PRIORITY | SO_MARK) | (IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT) => (Any, 0),
+        (SOL_SOCKET, SO_PRIORITY | SO_MARK) => (Any, 0),
+        // The stack hands on neither IP options nor extension headers.
+        (
+            IPPROTO_IP,
+            IP_BIND_ADDRESS_NO_PORT | IP_RECVOPTS | IP_RETOPTS | IP_PASSSEC | IP_CHECKSUM,
+        )
+        | (
+            IPPROTO_IPV6,
+            IPV6_2292HOPOPTS | IPV6_2292DSTOPTS | IPV6_2292RTHDR | IPV6_FLOWINFO
+            | IPV6_FLOWINFO_SEND | IPV6_RECVHOPOPTS | IPV6_RECVRTHDR | IPV6_RECVDSTOPTS
+            | IPV6_RECVPATHMTU,
+        ) => (Flag, 0),
         (SOL_SOCKET, SO_INCOMING_CPU) => (Any, -1),
         (
             SOL_SOCKET,
@@ -66,6 +77,11 @@ fn fixed(socket: &Socket, name: i32) -> Result<Option<OptionBytes>, Errno> {
         }
         _ => return Ok(None),
     }))
+}
+
+/// Is it an option of SOL_SOCKET, or one of another level that is kept?
+pub(super) fn may_keep(key: OptionKey) -> bool {
+    key.level == SOL_SOCKET || form(key).is_some()
 }
 
 /// getsockopt; `None` if it is no such option.

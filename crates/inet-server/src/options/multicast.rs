@@ -1,18 +1,16 @@
-//! Multicast options of datagram sockets: the interface of sent datagrams, and group membership.
+//! Multicast options of datagram sockets: how datagrams to groups are sent, and which are received.
+//! Memberships have a [module](super::membership) of their own.
 //!
-//! A program names an interface by its index, or over IPv4 by an address of the stack on it. With 0
-//! the socket's IP_MULTICAST_IF chooses, and then the routing table.
-//!
-//! There is no choice of sources: the structures of the MCAST_ options are longer than a call has
-//! room for.
+//! A program names an interface by its index, or over IPv4 by an address of the stack on it.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::Ipv4Addr;
 
 use abi::Errno;
 use abi::option::OptionKey;
-use inet::{Error, InterfaceId, OptionName, SockOption};
+use inet::{OptionName, SockOption};
 
 use super::core::value_of;
+use super::interfaces::{by_index, named_v4};
 use super::numbers::*;
 use super::value::{OptionBytes, SetValue};
 use crate::engine::Engine;
@@ -21,13 +19,6 @@ use crate::socket::Socket;
 
 /// RFC 1112 6.1, RFC 3493 5.2: the default of the options that take -1.
 const ONE_HOP: u8 = 1;
-
-/// A change of group membership.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum MembershipChange {
-    Join,
-    Leave,
-}
 
 /// The core's name of an option that the core keeps.
 fn option_name(key: OptionKey) -> Option<OptionName> {
@@ -38,9 +29,8 @@ fn option_name(key: OptionKey) -> Option<OptionName> {
         (IPPROTO_IP, IP_MULTICAST_LOOP) | (IPPROTO_IPV6, IPV6_MULTICAST_LOOP) => {
             OptionName::MulticastLoop
         }
-        (IPPROTO_IP, IP_MULTICAST_ALL) | (IPPROTO_IPV6, IPV6_MULTICAST_ALL) => {
-            OptionName::MulticastAll
-        }
+        (IPPROTO_IP, IP_MULTICAST_ALL) => OptionName::MulticastAll4,
+        (IPPROTO_IPV6, IPV6_MULTICAST_ALL) => OptionName::MulticastAll6,
         (IPPROTO_IP, IP_MULTICAST_IF) | (IPPROTO_IPV6, IPV6_MULTICAST_IF) => {
             OptionName::MulticastIf
         }
@@ -70,25 +60,9 @@ pub(super) fn set(
     key: OptionKey,
     given: SetValue<'_>,
 ) -> Result<bool, Refusal> {
-    match (key.level, key.name) {
-        (IPPROTO_IP, IP_ADD_MEMBERSHIP) => {
-            member_v4(engine, socket, given, MembershipChange::Join)?;
-        }
-        (IPPROTO_IP, IP_DROP_MEMBERSHIP) => {
-            member_v4(engine, socket, given, MembershipChange::Leave)?;
-        }
-        (IPPROTO_IPV6, IPV6_JOIN_GROUP) => {
-            member_v6(engine, socket, given, MembershipChange::Join)?;
-        }
-        (IPPROTO_IPV6, IPV6_LEAVE_GROUP) => {
-            member_v6(engine, socket, given, MembershipChange::Leave)?;
-        }
-        _ => {
-            let Some(name) = option_name(key) else { return Ok(false) };
-            let option = option_of(engine, socket, (key, name), given)?;
-            engine.stack.set_option(engine.now, socket.handle, option)?;
-        }
-    }
+    let Some(name) = option_name(key) else { return Ok(false) };
+    let option = option_of(engine, socket, (key, name), given)?;
+    engine.stack.set_option(engine.now, socket.handle, option)?;
     Ok(true)
 }
 
@@ -103,6 +77,9 @@ fn option_of(
     // As Linux: a stream socket has neither hops nor an interface for groups.
     if socket.is_stream() && matches!(name, OptionName::MulticastTtl | OptionName::MulticastIf) {
         return Err(if v6 { Errno::NOPROTOOPT } else { Errno::INVAL });
+    }
+    if given.len == 0 {
+        return Err(Errno::INVAL);
     }
     Ok(match name {
         OptionName::MulticastTtl => SockOption::MulticastTtl(match given.int(key.level)? {
@@ -125,82 +102,22 @@ fn option_of(
             socket.hints.push((key, i32::from_ne_bytes(address.octets())));
             SockOption::MulticastIf(interface)
         }
-        // As Linux: IP_MULTICAST_LOOP alone takes any number.
+        // As Linux: IP_MULTICAST_LOOP and IPV6_MULTICAST_ALL alone take any number.
         _ => {
             let on = match given.int(key.level)? {
                 0 => false,
                 1 => true,
+                _ if v6 && name == OptionName::MulticastAll6 => true,
                 _ if !v6 && name == OptionName::MulticastLoop => true,
                 _ => return Err(Errno::INVAL),
             };
             match name {
                 OptionName::MulticastLoop => SockOption::MulticastLoop(on),
-                _ => SockOption::MulticastAll(on),
+                OptionName::MulticastAll6 => SockOption::MulticastAll6(on),
+                _ => SockOption::MulticastAll4(on),
             }
         }
     })
-}
-
-/// With a `struct ip_mreq` or `ip_mreqn`.
-fn member_v4(
-    engine: &mut Engine,
-    socket: &Socket,
-    given: SetValue<'_>,
-    change: MembershipChange,
-) -> Result<(), Refusal> {
-    refuse_stream(socket)?;
-    let (group, address) = (address_at(given, 0)?, address_at(given, 4)?);
-    let interface = named_v4(engine, address, index_at(given, 8)).ok_or(Errno::NODEV)?;
-    member(engine, socket, group.into(), interface, change)
-}
-
-/// With a `struct ipv6_mreq`.
-fn member_v6(
-    engine: &mut Engine,
-    socket: &Socket,
-    given: SetValue<'_>,
-    change: MembershipChange,
-) -> Result<(), Refusal> {
-    /// Bytes of the structure.
-    const MREQ: u32 = 20;
-    if given.len < MREQ {
-        return Err(Errno::INVAL.into());
-    }
-    refuse_stream(socket)?;
-    let group: &[u8; 16] = given.bytes.first_chunk().ok_or(Errno::INVAL)?;
-    let interface = by_index(engine, index_at(given, 16)).ok_or(Errno::NODEV)?;
-    let group = Ipv6Addr::from(*group);
-    if !group.is_multicast() {
-        return Err(Errno::INVAL.into());
-    }
-    member(engine, socket, group.into(), interface, change)
-}
-
-/// As Linux: EPROTO on a stream socket.
-fn refuse_stream(socket: &Socket) -> Result<(), Errno> {
-    if socket.is_stream() { Err(Errno::PROTO) } else { Ok(()) }
-}
-
-fn member(
-    engine: &mut Engine,
-    socket: &Socket,
-    group: IpAddr,
-    interface: Option<InterfaceId>,
-    change: MembershipChange,
-) -> Result<(), Refusal> {
-    let now = engine.now;
-    match change {
-        MembershipChange::Join => {
-            match engine.stack.join_group(now, socket.handle, group, interface) {
-                // The core's error for a group without an interface.
-                Err(Error::AddrNotAvailable) => Err(Errno::NODEV.into()),
-                done => Ok(done?),
-            }
-        }
-        MembershipChange::Leave => {
-            Ok(engine.stack.leave_group(now, socket.handle, group, interface)?)
-        }
-    }
 }
 
 /// The address at an offset of the value.
@@ -213,24 +130,4 @@ fn address_at(given: SetValue<'_>, at: usize) -> Result<Ipv4Addr, Errno> {
 fn index_at(given: SetValue<'_>, at: usize) -> u32 {
     let bytes = given.bytes.get(at..).and_then(<[u8]>::first_chunk::<4>);
     bytes.copied().map_or(0, u32::from_ne_bytes)
-}
-
-/// The interface with an index; `Some(None)` for 0, `None` if there is no such interface.
-fn by_index(engine: &Engine, index: u32) -> Option<Option<InterfaceId>> {
-    if index == 0 {
-        return Some(None);
-    }
-    engine.stack.interfaces().find(|id| id.scope_id() == index).map(Some)
-}
-
-/// The interface with an index, or if that is 0 the interface with an address. `Some(None)` if both
-/// are left out, `None` if there is no such interface.
-fn named_v4(engine: &Engine, address: Ipv4Addr, index: u32) -> Option<Option<InterfaceId>> {
-    if index != 0 || address.is_unspecified() {
-        return by_index(engine, index);
-    }
-    let has = |id: &InterfaceId| {
-        engine.stack.addresses(*id).any(|one| one.cidr.address == IpAddr::V4(address))
-    };
-    engine.stack.interfaces().find(has).map(Some)
 }

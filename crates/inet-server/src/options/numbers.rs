@@ -67,7 +67,11 @@ pub(super) const SO_PASSRIGHTS: i32 = 83;
 
 pub(super) const IP_TOS: i32 = 1;
 pub(super) const IP_TTL: i32 = 2;
+pub(super) const IP_RECVOPTS: i32 = 6;
+pub(super) const IP_RETOPTS: i32 = 7;
 pub(super) const IP_PKTINFO: i32 = 8;
+pub(super) const IP_PASSSEC: i32 = 18;
+pub(super) const IP_CHECKSUM: i32 = 23;
 pub(super) const IP_RECVTTL: i32 = 12;
 pub(super) const IP_RECVTOS: i32 = 13;
 pub(super) const IP_RECVORIGDSTADDR: i32 = 20;
@@ -80,9 +84,34 @@ pub(super) const IP_MULTICAST_TTL: i32 = 33;
 pub(super) const IP_MULTICAST_LOOP: i32 = 34;
 pub(super) const IP_ADD_MEMBERSHIP: i32 = 35;
 pub(super) const IP_DROP_MEMBERSHIP: i32 = 36;
+pub(super) const IP_UNBLOCK_SOURCE: i32 = 37;
+pub(super) const IP_BLOCK_SOURCE: i32 = 38;
+pub(super) const IP_ADD_SOURCE_MEMBERSHIP: i32 = 39;
+pub(super) const IP_DROP_SOURCE_MEMBERSHIP: i32 = 40;
+pub(super) const IP_MSFILTER: i32 = 41;
+/// Of IPPROTO_IP and IPPROTO_IPV6.
+pub(super) const MCAST_JOIN_GROUP: i32 = 42;
+pub(super) const MCAST_BLOCK_SOURCE: i32 = 43;
+pub(super) const MCAST_UNBLOCK_SOURCE: i32 = 44;
+pub(super) const MCAST_LEAVE_GROUP: i32 = 45;
+pub(super) const MCAST_JOIN_SOURCE_GROUP: i32 = 46;
+pub(super) const MCAST_LEAVE_SOURCE_GROUP: i32 = 47;
+pub(super) const MCAST_MSFILTER: i32 = 48;
 pub(super) const IP_MULTICAST_ALL: i32 = 49;
 
+/// The names of RFC 2292, and since RFC 3542 others.
+pub(super) const IPV6_2292PKTINFO: i32 = 2;
+pub(super) const IPV6_2292HOPOPTS: i32 = 3;
+pub(super) const IPV6_2292DSTOPTS: i32 = 4;
+pub(super) const IPV6_2292RTHDR: i32 = 5;
+pub(super) const IPV6_2292HOPLIMIT: i32 = 8;
+pub(super) const IPV6_FLOWINFO: i32 = 11;
 pub(super) const IPV6_UNICAST_HOPS: i32 = 16;
+pub(super) const IPV6_FLOWINFO_SEND: i32 = 33;
+pub(super) const IPV6_RECVHOPOPTS: i32 = 53;
+pub(super) const IPV6_RECVRTHDR: i32 = 56;
+pub(super) const IPV6_RECVDSTOPTS: i32 = 58;
+pub(super) const IPV6_RECVPATHMTU: i32 = 60;
 pub(super) const IPV6_RECVERR: i32 = 25;
 pub(super) const IPV6_MULTICAST_IF: i32 = 17;
 pub(super) const IPV6_MULTICAST_HOPS: i32 = 18;

@@ -8,6 +8,7 @@ use abi::Errno;
 use abi::option::OptionKey;
 use inet::{InterfaceId, MtuDiscover, OptionName, SockOption};
 
+use super::interfaces::{all, by_index};
 use super::numbers::*;
 use super::value::{OptionBytes, SetValue};
 use crate::engine::Engine;
@@ -73,10 +74,7 @@ pub(super) fn set(
         (SOL_SOCKET, SO_BINDTOIFINDEX) => {
             let index = given.int(key.level)?;
             let index = u32::try_from(index).map_err(|_| Errno::INVAL)?;
-            SockOption::BindToDevice(match index {
-                0 => None,
-                _ => Some(by_index(engine, index).ok_or(Errno::NODEV)?),
-            })
+            SockOption::BindToDevice(by_index(engine, index).ok_or(Errno::NODEV)?)
         }
         _ => return Ok(false),
     };
@@ -98,16 +96,11 @@ fn device(engine: &Engine, socket: &Socket) -> Result<Option<InterfaceId>, Errno
     }
 }
 
-fn by_index(engine: &Engine, index: u32) -> Option<InterfaceId> {
-    let loopback = Some(InterfaceId::LOOPBACK);
-    engine.stack.interfaces().chain(loopback).find(|id| id.scope_id() == index)
-}
-
 /// The name of an interface as programs know it: `lo`, or `eth` and a number from 0.
 fn name_of(id: InterfaceId) -> Vec<u8> {
     match id {
         InterfaceId::LOOPBACK => b"lo\0".to_vec(),
-        _ => format!("eth{}\0", id.scope_id() - 1).into_bytes(),
+        InterfaceId(number) => format!("eth{number}\0").into_bytes(),
     }
 }
 
@@ -118,7 +111,6 @@ fn by_name(engine: &Engine, given: SetValue<'_>) -> Result<Option<InterfaceId>, 
     if name.len() == 1 {
         return Ok(None);
     }
-    let all = engine.stack.interfaces().chain([InterfaceId::LOOPBACK]);
-    let found = all.into_iter().find(|id| name_of(*id) == name);
+    let found = all(engine).find(|id| name_of(*id) == name);
     found.map(Some).ok_or(Errno::NODEV)
 }

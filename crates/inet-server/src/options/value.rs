@@ -14,6 +14,11 @@ impl OptionBytes {
         Self(bytes.iter().copied().take(GET_MOST).collect())
     }
 
+    /// A value of any length.
+    pub(super) fn long(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
     pub(super) fn int(value: i32) -> Self {
         Self::new(&value.to_ne_bytes())
     }
@@ -44,11 +49,22 @@ impl<'a> SetValue<'a> {
         Self { bytes: &bytes[..shown], len }
     }
 
-    /// An `int`. For options of IPPROTO_IP a single byte is enough.
+    /// The bytes that are here.
+    pub(crate) fn shown(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// A value of which all bytes are here.
+    pub(crate) fn whole(bytes: &'a [u8]) -> Self {
+        Self { bytes, len: u32::try_from(bytes.len()).unwrap_or(u32::MAX) }
+    }
+
+    /// An `int`. As Linux: for options of IPPROTO_IP a single byte is enough, and nothing is 0.
     pub(super) fn int(&self, level: i32) -> Result<i32, Errno> {
         match (self.bytes.first_chunk(), self.bytes.first()) {
             (Some(int), _) if self.len >= 4 => Ok(i32::from_ne_bytes(*int)),
             (_, Some(byte)) if level == IPPROTO_IP && self.len >= 1 => Ok((*byte).into()),
+            _ if level == IPPROTO_IP && self.len == 0 => Ok(0),
             _ => Err(Errno::INVAL),
         }
     }

@@ -76,7 +76,7 @@ fn what_is_asked_for_is_told() {
         AncillarySet::TTL | AncillarySet::TIMESTAMPNS | AncillarySet::PKTINFO
     );
     assert_eq!((ancillary.ttl, ancillary.tos, ancillary.port), (7, 0x28, TO));
-    assert_eq!((ancillary.to, ancillary.interface), (world.b.address.into(), 1));
+    assert_eq!((ancillary.to, ancillary.interface), (world.b.address.into(), 2));
     assert_eq!(ancillary.ours, world.b.address);
     assert!(ancillary.at > 1_500_000_000_000_000_000, "since 1970");
     // One way of telling the time at a time.

@@ -126,11 +126,23 @@ pub(crate) fn ancillary(
         to,
         port: local.map_or(0, |local| local.port()),
         ours,
-        interface: interface.scope_id(),
+        interface: shown_interface(engine, interface, to).scope_id(),
         ttl,
         tos,
         segment: u16::try_from(segment).unwrap_or(0),
         at: if wants_time { wall_clock() } else { 0 },
+    }
+}
+
+/// The interface that a program is told. As Linux: of a datagram of this host to itself over IPv4
+/// it is that of the address.
+fn shown_interface(engine: &Engine, interface: InterfaceId, to: IpAddr) -> InterfaceId {
+    let has = |id: &InterfaceId| engine.stack.addresses(*id).any(|one| one.cidr.address == to);
+    match (interface, to) {
+        (InterfaceId::LOOPBACK, IpAddr::V4(ip)) if !ip.is_loopback() => {
+            engine.stack.interfaces().find(has).unwrap_or(interface)
+        }
+        _ => interface,
     }
 }
 
@@ -145,7 +157,8 @@ fn spec_dst(engine: &Engine, interface: InterfaceId, to: Ipv4Addr) -> Ipv4Addr {
             IpAddr::V6(_) => {}
         }
     }
-    first.unwrap_or(to)
+    let on_loopback = interface == InterfaceId::LOOPBACK && to.is_multicast();
+    first.unwrap_or(if on_loopback { Ipv4Addr::LOCALHOST } else { to })
 }
 
 /// Nanoseconds since 1970.

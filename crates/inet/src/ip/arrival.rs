@@ -41,8 +41,7 @@ impl IpLayer {
         let (source, destination) = (packet.source, packet.destination);
         let to_us = interfaces.is_ours(destination);
         if packet.interface == InterfaceId::LOOPBACK {
-            // Only our own packets come from there.
-            return to_us.then_some(Arrival::ToUs);
+            return self.arrival_from_self(to_us, packet);
         }
         let here = interfaces.get(packet.interface)?;
         // RFC 1122 3.2.1.3 (g): loopback addresses never appear outside a host.
@@ -71,6 +70,16 @@ impl IpLayer {
         }
     }
 
+    /// The kind of destination of a packet from the loopback interface, where only this host's own
+    /// packets come from.
+    fn arrival_from_self(&self, to_us: bool, packet: &Packet) -> Option<Arrival> {
+        let (source, destination) = (packet.source, packet.destination);
+        match destination.is_multicast() {
+            true if self.admits(packet.interface, destination, source) => Some(Arrival::ToAll),
+            _ => to_us.then_some(Arrival::ToUs),
+        }
+    }
+
     /// Whether the interface that a packet came by also reaches its source, as far as the
     /// configuration asks for that (RFC 3704 2.2, 2.4).
     fn is_reverse_path(&self, interfaces: &Interfaces, packet: &Packet) -> bool {
@@ -96,8 +105,7 @@ impl IpLayer {
     ) -> Option<Arrival> {
         let (source, destination) = (packet.source, packet.destination);
         if packet.interface == InterfaceId::LOOPBACK {
-            // Only our own packets come from there.
-            return interfaces.is_ours(destination).then_some(Arrival::ToUs);
+            return self.arrival_from_self(interfaces.is_ours(destination), packet);
         }
         let here = interfaces.get(packet.interface)?;
         if here.has(source) && !origin.looped {

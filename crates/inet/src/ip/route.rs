@@ -218,6 +218,10 @@ fn local_source(
         (IpAddr::V6(v6), Some(via)) if is_link_scope(v6.into()) => {
             interfaces.get(usize::from(via.0))?.has(ip).then_some((ip, via))
         }
+        // As Linux: a group of IPv4 on the loopback interface, and none of IPv6.
+        (IpAddr::V4(v4), Some(InterfaceId::LOOPBACK)) if v4.is_multicast() => {
+            loopback(Ipv4Addr::LOCALHOST.into())
+        }
         _ => interfaces.iter().any(|one| one.has(ip)).then(|| loopback(ip))?,
     }
 }

@@ -193,6 +193,20 @@ impl Interfaces {
         address.is_loopback() || self.0.iter().any(|interface| interface.has(address))
     }
 
+    /// The interface that has `address`.
+    pub(crate) fn owner_of(&self, address: IpAddr) -> Option<InterfaceId> {
+        if address.is_loopback() {
+            return Some(InterfaceId::LOOPBACK);
+        }
+        self.ids().find(|id| self.get(*id).is_some_and(|interface| interface.has(address)))
+    }
+
+    /// Whether packets to `address` are for all hosts of a link.
+    pub(crate) fn is_broadcast(&self, address: IpAddr) -> bool {
+        matches!(address, IpAddr::V4(ip) if ip.is_broadcast())
+            || self.0.iter().any(|interface| interface.is_broadcast(address))
+    }
+
     /// Whether an interface has `address`; if it names a link, the interface of that link.
     pub(crate) fn is_ours_at(&self, address: &SocketAddr) -> bool {
         match link_of(address) {

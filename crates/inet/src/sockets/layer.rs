@@ -4,6 +4,7 @@
 mod calls;
 mod close;
 mod connect;
+mod datagram_checks;
 mod datagram_input;
 mod datagram_output;
 mod disconnect;

@@ -111,7 +111,9 @@ pub enum SockOption {
     /// Multicast sent is received by members on this host (IP_MULTICAST_LOOP).
     MulticastLoop(bool),
     /// Multicast of groups that others on this host joined is received (IP_MULTICAST_ALL).
-    MulticastAll(bool),
+    MulticastAll4(bool),
+    /// IPV6_MULTICAST_ALL.
+    MulticastAll6(bool),
     /// The only interface to use (SO_BINDTODEVICE).
     BindToDevice(Option<InterfaceId>),
     /// Errors of IPv4 packets are queued, and reported without a connection too (IP_RECVERR).
@@ -205,7 +207,8 @@ pub enum OptionName {
     MulticastIf,
     MulticastTtl,
     MulticastLoop,
-    MulticastAll,
+    MulticastAll4,
+    MulticastAll6,
     BindToDevice,
     RecvErrors4,
     RecvErrors6,
@@ -254,7 +257,8 @@ pub(crate) struct SocketOptions {
     pub(crate) multicast_if: Option<InterfaceId>,
     pub(crate) multicast_ttl: u8,
     pub(crate) multicast_loop: bool,
-    pub(crate) multicast_all: bool,
+    pub(crate) multicast_all4: bool,
+    pub(crate) multicast_all6: bool,
     pub(crate) device: Option<InterfaceId>,
     pub(crate) recv_errors4: bool,
     pub(crate) recv_errors6: bool,
@@ -307,7 +311,8 @@ impl SocketOptions {
             // RFC 1112 6.1: a group's datagrams do not leave the link unless that is asked for.
             multicast_ttl: 1,
             multicast_loop: true,
-            multicast_all: true,
+            multicast_all4: true,
+            multicast_all6: true,
             device: None,
             recv_errors4: false,
             recv_errors6: false,
@@ -431,7 +436,8 @@ impl SocketOptions {
             OptionName::MulticastIf => SockOption::MulticastIf(self.multicast_if),
             OptionName::MulticastTtl => SockOption::MulticastTtl(self.multicast_ttl),
             OptionName::MulticastLoop => SockOption::MulticastLoop(self.multicast_loop),
-            OptionName::MulticastAll => SockOption::MulticastAll(self.multicast_all),
+            OptionName::MulticastAll4 => SockOption::MulticastAll4(self.multicast_all4),
+            OptionName::MulticastAll6 => SockOption::MulticastAll6(self.multicast_all6),
             OptionName::BindToDevice => SockOption::BindToDevice(self.device),
             OptionName::RecvErrors4 => SockOption::RecvErrors4(self.recv_errors4),
             OptionName::RecvErrors6 => SockOption::RecvErrors6(self.recv_errors6),
@@ -445,10 +451,7 @@ impl SocketOptions {
             SockOption::KeepIdle(time) | SockOption::KeepInterval(time) if time < second => {
                 return false;
             }
-            SockOption::KeepCount(0)
-            | SockOption::Ttl(0)
-            | SockOption::UnicastHops(Some(0))
-            | SockOption::SynCount(0 | 128..) => {
+            SockOption::KeepCount(0) | SockOption::Ttl(0) | SockOption::SynCount(0 | 128..) => {
                 return false;
             }
             SockOption::MaxSeg(bytes) if bytes != 0 && !(88..=32_767).contains(&bytes) => {
@@ -502,7 +505,8 @@ impl SocketOptions {
             SockOption::MulticastIf(interface) => self.multicast_if = interface,
             SockOption::MulticastTtl(hops) => self.multicast_ttl = hops,
             SockOption::MulticastLoop(on) => self.multicast_loop = on,
-            SockOption::MulticastAll(on) => self.multicast_all = on,
+            SockOption::MulticastAll4(on) => self.multicast_all4 = on,
+            SockOption::MulticastAll6(on) => self.multicast_all6 = on,
             SockOption::BindToDevice(interface) => self.device = interface,
             SockOption::RecvErrors4(on) => self.recv_errors4 = on,
             SockOption::RecvErrors6(on) => self.recv_errors6 = on,

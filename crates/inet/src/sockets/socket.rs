@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::interface_id::{InterfaceId, InterfaceSet, NeighbourKey};
 use crate::ip;
 use crate::owner_id::OwnerId;
+use crate::sockaddr::wildcard;
 use crate::wheel::TimerId;
 
 /// The present kind of a socket.
@@ -100,6 +101,8 @@ pub(crate) struct Socket<T, R> {
     pub(crate) claim: Option<PortClaim>,
     /// The parts of the address that `bind` named.
     pub(crate) binding: Binding,
+    /// It is bound to a group or a broadcast address: it receives there, and sends from another.
+    pub(crate) receives_only: bool,
     pub(crate) events: PendingEvents,
     /// In the queue of those that may have something to send.
     pub(crate) ready: bool,
@@ -132,6 +135,7 @@ impl<T, R> Socket<T, R> {
             local: None,
             claim: None,
             binding: Binding::None,
+            receives_only: false,
             events: PendingEvents::default(),
             ready: false,
             exit: InterfaceId::LOOPBACK,
@@ -153,6 +157,15 @@ impl<T, R> Socket<T, R> {
         match &self.body {
             SocketBody::Datagram(datagram) => datagram.kind,
             _ => SocketKind::Stream,
+        }
+    }
+
+    /// Its own address in what it sends; an unspecified one for that of the path.
+    pub(crate) fn source(&self) -> SocketAddr {
+        let local = self.local.unwrap_or(self.family.unbound());
+        match self.receives_only {
+            true => SocketAddr::new(wildcard(local.ip()), local.port()),
+            false => local,
         }
     }
 

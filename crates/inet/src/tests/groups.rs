@@ -59,7 +59,7 @@ fn members_receive_and_routers_are_told() {
     b.take(&group_frame(IP_A, b"to all"));
     assert_eq!((b.received(first), b.received(second)), (b"to all".to_vec(), b"to all".to_vec()));
     // Only for members, if it wants it so.
-    b.stack.set_option(b.now, second, SockOption::MulticastAll(false)).unwrap();
+    b.stack.set_option(b.now, second, SockOption::MulticastAll4(false)).unwrap();
     b.take(&group_frame(IP_A, b"members"));
     assert_eq!((b.received(first), b.received(second)), (b"members".to_vec(), Vec::new()));
     join(&mut b, second).unwrap();
@@ -94,7 +94,7 @@ fn sources_are_filtered_for_each_socket() {
     assert_eq!((b.received(first), b.received(second)), (b"g".to_vec(), b"a".to_vec()));
     // What nobody wants is not ours.
     assert_eq!(b.counter("ip.not-ours"), 1);
-    let many: Vec<Ipv4Addr> = (0..11).map(|n| Ipv4Addr::new(10, 0, 1, n)).collect();
+    let many: Vec<Ipv4Addr> = (0..65).map(|n| Ipv4Addr::new(10, 0, 1, n)).collect();
     assert_eq!(filter(&mut b, first, FilterMode::Include, &many), Err(Error::NoBuffers));
     filter(&mut b, first, FilterMode::Include, &[]).unwrap();
     assert_eq!(b.stack.group_filter(first, GROUP.into(), Some(ID)), None);
@@ -219,4 +219,75 @@ fn groups_of_ipv6() {
         let sent = pair.b.sent();
         assert_eq!(sent.iter().filter(|frame| frame[62] == 143).count(), answers, "{source}");
     }
+}
+
+/// A socket of the stack that is bound to an address, port 9.
+fn bound(b: &mut Host, tag: u64, ip: Ipv4Addr) -> Handle {
+    let socket = b.stack.open(SocketKind::Datagram, tag).unwrap();
+    b.stack.set_option(b.now, socket, SockOption::ReuseAddr(true)).unwrap();
+    b.stack.set_option(b.now, socket, SockOption::Broadcast(true)).unwrap();
+    b.stack.bind(socket, at(ip, 9)).unwrap();
+    socket
+}
+
+#[test]
+fn a_socket_at_a_group_or_broadcast_address_receives_that_alone() {
+    let mut b = Host::b_knowing_a();
+    let subnet = Ipv4Addr::new(10, 0, 0, 255);
+    let addresses = [GROUP, Ipv4Addr::new(239, 9, 9, 9), subnet, Ipv4Addr::BROADCAST, IP_B];
+    let sockets: Vec<Handle> = (1..).zip(addresses).map(|(n, ip)| bound(&mut b, n, ip)).collect();
+    join(&mut b, sockets[0]).unwrap();
+    let other = Ipv4Addr::new(239, 9, 9, 9).into();
+    b.stack.join_group(b.now, sockets[1], other, None).unwrap();
+    assert_eq!(b.stack.local_addr(sockets[0]), Ok(at(GROUP, 9)));
+    b.take(&group_frame(IP_A, b"group"));
+    b.take(&udp_frame(7, 9, b"own"));
+    let sender = b.stack.open(SocketKind::Datagram, 99).unwrap();
+    b.stack.set_option(b.now, sender, SockOption::Broadcast(true)).unwrap();
+    for (to, text) in [(subnet, b"subnet".as_slice()), (Ipv4Addr::BROADCAST, b"all")] {
+        b.stack.send(b.now, sender, Chunk(text.to_vec()), Some(at(to, 9))).unwrap();
+        b.poll();
+    }
+    let expected: [&[u8]; 5] = [b"group", b"", b"subnet", b"all", b"own"];
+    for (socket, expected) in sockets.iter().zip(expected) {
+        assert_eq!(b.received(*socket), expected);
+    }
+    // What such a socket sends comes from the stack's own address.
+    b.sent();
+    b.stack.send(b.now, sockets[0], Chunk(b"x".to_vec()), Some(at(IP_A, 7))).unwrap();
+    b.poll();
+    assert_eq!(b.sent()[0][26..30], IP_B.octets());
+    let echo = b.stack.open(SocketKind::Echo, 100).unwrap();
+    assert_eq!(b.stack.bind(echo, at(GROUP, 0)), Err(Error::AddrNotAvailable));
+}
+
+#[test]
+fn groups_on_the_loopback_interface() {
+    let mut b = Host::b_knowing_a();
+    let (inside, outside) = (socket(&mut b, 1), socket(&mut b, 2));
+    let lo = Some(InterfaceId::LOOPBACK);
+    b.stack.join_group(b.now, inside, GROUP.into(), lo).unwrap();
+    let again = b.stack.join_group(b.now, inside, GROUP.into(), lo);
+    assert_eq!(again, Err(Error::AddrInUse));
+    b.stack.set_option(b.now, outside, SockOption::MulticastAll4(false)).unwrap();
+    b.stack.join_group(b.now, outside, GROUP.into(), Some(ID)).unwrap();
+    let sender = b.stack.open(SocketKind::Datagram, 3).unwrap();
+    b.stack.set_option(b.now, sender, SockOption::MulticastIf(lo)).unwrap();
+    b.stack.set_option(b.now, sender, SockOption::MulticastLoop(false)).unwrap();
+    b.pass(Duration::from_secs(3));
+    b.sent();
+    b.stack.send(b.now, sender, Chunk(b"lo".to_vec()), Some(at(GROUP, 9))).unwrap();
+    b.poll();
+    assert_eq!((b.received(inside), b.received(outside)), (b"lo".to_vec(), Vec::new()));
+    // As on Linux the source address names the interface, too.
+    let bound = b.stack.open(SocketKind::Datagram, 4).unwrap();
+    b.stack.bind(bound, at(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    b.stack.send(b.now, bound, Chunk(b"lo".to_vec()), Some(at(GROUP, 9))).unwrap();
+    b.poll();
+    assert_eq!(b.received(inside), b"lo");
+    assert!(b.sent().is_empty(), "nothing leaves");
+    b.stack.leave_group(b.now, inside, GROUP.into(), None).unwrap();
+    b.stack.send(b.now, bound, Chunk(b"lo".to_vec()), Some(at(GROUP, 9))).unwrap();
+    b.poll();
+    assert!(b.received(inside).is_empty());
 }

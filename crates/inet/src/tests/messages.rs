@@ -145,6 +145,37 @@ fn one_send_in_datagrams_of_one_length() {
 }
 
 #[test]
+fn a_corked_datagram_is_split_when_it_is_complete() {
+    let (mut pair, client, server) = pair();
+    let more = SendOptions { more: true, ..SendOptions::default() };
+    let split = |segment| SendOptions { segment, ..more };
+    let mut sent = |socket: u16, first: SendOptions, last: Option<SendOptions>| {
+        option(&mut pair.a, client, SockOption::UdpSegment(socket));
+        option(&mut pair.a, client, SockOption::Cork(last.is_none()));
+        assert_eq!(error_of(&mut pair.a, client, 700, &first), None);
+        let error = error_of(&mut pair.a, client, 700, &last.unwrap_or_default());
+        option(&mut pair.a, client, SockOption::Cork(false));
+        for _ in 0..20 {
+            pair.settle();
+        }
+        let received = core::iter::from_fn(|| pair.b.stack.recv(server));
+        (error, received.map(|one| one.piece.range.len()).collect::<Vec<_>>())
+    };
+    let none = SendOptions::default();
+    for last in [Some(none), None] {
+        assert_eq!(sent(1000, more, last), (None, [1000, 400].into()));
+        assert_eq!(sent(0, split(1000), last), (None, [1000, 400].into()));
+        assert_eq!(sent(1000, split(500), last), (None, [500, 500, 400].into()));
+        assert_eq!(sent(1400, more, last), (None, [1400].into()));
+    }
+    // As on Linux the first part decides, and too many are lost altogether.
+    assert_eq!(sent(0, more, Some(SendOptions { segment: 1000, ..none })), (None, [1400].into()));
+    assert_eq!(sent(10, more, Some(none)), (Some(Error::Invalid), [].into()));
+    assert_eq!(sent(10, more, None), (None, [].into()));
+    assert_eq!(sent(0, none, Some(none)), (None, [700, 700].into()));
+}
+
+#[test]
 fn a_corked_datagram_is_one() {
     let (mut pair, client, server) = pair();
     option(&mut pair.a, client, SockOption::Cork(true));
@@ -174,9 +205,12 @@ fn a_corked_datagram_is_one() {
     assert_eq!(error_of(&mut pair.a, client, 60_000, &more), None);
     let last = SendOptions::default();
     assert_eq!(error_of(&mut pair.a, client, 6000, &last), Some(Error::MessageSize));
+    // As on Linux all of it is lost.
     assert_eq!(error_of(&mut pair.a, client, 5507, &last), None);
     pair.settle();
-    assert_eq!(pair.b.stack.recv(server).unwrap().piece.bytes().len(), 65_507);
+    assert_eq!(pair.b.stack.recv(server).unwrap().piece.bytes().len(), 5507);
+    let all = pair.a.stack.acked(client);
+    assert_eq!(pair.a.stack.unsent(client), 0, "{all} bytes were given up or sent");
 }
 
 /// As Linux, which drops it.

@@ -85,13 +85,12 @@ impl<T: TxBytes> DatagramSendQueue<T> {
         }
     }
 
-    /// Drops the datagram of which more is to come: no more of it will.
-    pub(crate) fn drop_open(&mut self) {
-        let last = self.first + self.entries.len().saturating_sub(1) as u64;
-        if self.open().is_some() {
-            self.corked = false;
-            self.done(last);
-        }
+    /// The number of the datagram of which more is to come; no more of it will. The caller drops
+    /// it by [`done`](Self::done).
+    pub(crate) fn take_open(&mut self) -> Option<u64> {
+        self.open()?;
+        self.corked = false;
+        Some(self.first + self.entries.len().saturating_sub(1) as u64)
     }
 
     /// Sets whether the last datagram is still to grow.

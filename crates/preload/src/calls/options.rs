@@ -10,7 +10,7 @@ use core::ffi::{c_int, c_void};
 use core::mem::size_of;
 use core::time::Duration;
 
-use abi::option::GET_MOST;
+use abi::option::{GET_MOST, LONG_MOST, OptionKey};
 use libc::{SOL_SOCKET, socklen_t, timeval};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
@@ -38,7 +38,7 @@ const NET_ADMIN: CapabilitySet = CapabilitySet::NET_ADMIN;
 const NET_RAW: CapabilitySet = CapabilitySet::NET_RAW;
 const TIMEVAL: usize = size_of::<timeval>();
 /// No option's value is longer. Bytes beyond are ignored.
-const SET_LONGEST: usize = 512;
+const SET_LONGEST: usize = LONG_MOST;
 
 /// An option's value as bytes: an `int`, a `struct timeval`, ...
 type Bytes = Vec<u8>;
@@ -252,6 +252,10 @@ unsafe fn get_option(
     }
     // SAFETY: the program says that it is null or valid.
     let len = unsafe { len.as_mut() }.ok_or(Errno::FAULT)?;
+    if (OptionKey { level, name }).is_question() {
+        // SAFETY: passed on from the program.
+        return unsafe { ask_option(&entry, (level, name), value, len) };
+    }
     let room = room_for(*len, GET_MOST)?;
     let bytes = get(&entry, level, name, room)?;
     check_room((level, name), &bytes, room)?;
@@ -263,6 +267,29 @@ unsafe fn get_option(
     // copied.
     unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), bytes.len()) };
     *len = socklen_t::try_from(bytes.len()).unwrap_or(0);
+    Ok(0)
+}
+
+/// An option whose value begins with what the program asks about: the filter of a membership.
+unsafe fn ask_option(
+    entry: &OpenSocket,
+    (level, name): (c_int, c_int),
+    value: *mut c_void,
+    len: &mut socklen_t,
+) -> Outcome<c_int> {
+    let room = room_for(*len, LONG_MOST)?;
+    if value.is_null() {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: not null, and the program says that `*len` bytes are readable and writable there.
+    let place = unsafe { core::slice::from_raw_parts_mut(value.cast::<u8>(), room) };
+    let mut bytes = place.to_vec();
+    let full = entry.socket.option(level, name, &mut bytes)?;
+    // As Linux: a value that does not fit is EINVAL for the header, and cut off in its sources,
+    // which the program has counted.
+    let kept = full.min(room);
+    place[..kept].copy_from_slice(&bytes[..kept]);
+    *len = socklen_t::try_from(kept).unwrap_or(0);
     Ok(0)
 }
 

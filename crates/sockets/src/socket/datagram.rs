@@ -53,8 +53,10 @@ impl SendHalf {
         mut push: impl FnMut(&mut SendQueue) -> Result<Option<T>, RegionFault>,
     ) -> Result<T, Errno> {
         let &Addressed { len, more, to, ancillary } = datagram;
+        // A further part goes where the first one goes.
+        let continues = self.open.load(Ordering::Relaxed);
         let attempt = || {
-            may_send_datagram(core, len, to)?;
+            may_send_datagram(core, len, (to, continues))?;
             let mut queue = lock(&self.queue);
             let queue = queue.as_mut().ok_or(Errno::BADF)?;
             let before = queue.sent();
@@ -65,11 +67,15 @@ impl SendHalf {
             }
         };
         let sent = core.wait_until(wait, attempt, is_ready)?;
-        let known = lock(&self.destinations).knows(to, len, ancillary);
-        // A part is judged with the complete datagram.
-        if !known && !more {
-            core.flush()?;
-            let by_length = self.dont_fragment.load(Ordering::Relaxed) || ancillary.segment != 0;
+        // As Linux: the stack refuses what no packet holds, and notes it in the error queue.
+        let fits = len <= most_payload(core, to);
+        let known = fits && lock(&self.destinations).knows(to, len, ancillary);
+        self.open.store(more || self.corked.load(Ordering::Relaxed), Ordering::Relaxed);
+        if !known || continues {
+            core.flush().inspect_err(|_| self.open.store(false, Ordering::Relaxed))?;
+            let by_length = self.dont_fragment.load(Ordering::Relaxed)
+                || self.segments.load(Ordering::Relaxed)
+                || ancillary.segment != 0;
             let mut destinations = lock(&self.destinations);
             destinations.note(to, if by_length { len } else { usize::MAX });
             if *ancillary != SendAncillary::default() {
@@ -80,14 +86,18 @@ impl SendHalf {
     }
 }
 
-fn may_send_datagram(core: &SocketCore, len: usize, to: Option<SocketAddr>) -> Result<(), Errno> {
+fn may_send_datagram(
+    core: &SocketCore,
+    len: usize,
+    (to, continues): (Option<SocketAddr>, bool),
+) -> Result<(), Errno> {
     core.check()?;
     let state = core.flags();
     if state.has(SocketFlags::MOVED) {
         return Err(core.take_error().unwrap_or(Errno::STALE));
     }
     // As Linux: before a pending error, which stays.
-    if to.is_none() && !state.has(SocketFlags::CONNECTED) {
+    if to.is_none() && !continues && !state.has(SocketFlags::CONNECTED) {
         return Err(Errno::DESTADDRREQ);
     }
     if let Some(errno) = core.take_error() {
@@ -99,13 +109,17 @@ fn may_send_datagram(core: &SocketCore, len: usize, to: Option<SocketAddr>) -> R
     if core.family == Family::V4 && to.is_some_and(|to| to.is_ipv6()) {
         return Err(Errno::AFNOSUPPORT);
     }
-    let six = to.is_none() || to.is_some_and(|to| is_v6(to.ip()));
-    let most = if core.family == Family::V6 && six { MOST_V6 } else { MOST_V4 };
     let sockets = core.membership.server.layout().params.sockets;
-    if len > most || !core.membership.tx.could_hold(len, sockets) {
+    if len > usize::from(u16::MAX) || !core.membership.tx.could_hold(len, sockets) {
         return Err(Errno::MSGSIZE);
     }
     Ok(())
+}
+
+/// Most payload of one datagram to there.
+fn most_payload(core: &SocketCore, to: Option<SocketAddr>) -> usize {
+    let six = to.is_none_or(|to| is_v6(to.ip()));
+    if core.family == Family::V6 && six { MOST_V6 } else { MOST_V4 }
 }
 
 fn push_datagram(

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use abi::call::{CallFlags, Op, Reply, Request};
-use abi::option::{GET_MOST, GET_PART, OptionKey, OptionValue};
+use abi::option::{GET_MOST, GET_PART, LONG_MOST, LONG_VALUE, OptionKey, OptionValue, SET_MOST};
 use abi::{Errno, SocketFlags};
 
 use super::handle::Socket;
@@ -25,6 +25,9 @@ const SO_KEEPALIVE: i32 = 9;
 const IPPROTO_TCP: i32 = 6;
 const TCP_NODELAY: i32 = 1;
 const TCP_CORK: i32 = 3;
+const IPPROTO_UDP: i32 = 17;
+const UDP_CORK: i32 = 1;
+const UDP_SEGMENT: i32 = 103;
 /// Whether datagrams may be fragmented; the values 2 and 3 forbid it.
 const IPPROTO_IP: i32 = 0;
 const IP_MTU_DISCOVER: i32 = 10;
@@ -45,6 +48,9 @@ impl Socket {
             return Ok(());
         }
         let (key, value_words) = (OptionKey { level, name }, OptionValue::new(value));
+        if key.is_long() && value.len() > SET_MOST {
+            self.pass_long(value)?;
+        }
         let set = Request::SetSockOpt { socket: self.id(), key, value: value_words };
         if !(self.needs_no_reply(level, name, value) && self.request_no_reply(set)?) {
             self.core().request(set)?;
@@ -106,6 +112,19 @@ impl Socket {
         RawBatch::call_no_reply(self.membership(), &call, false)
     }
 
+    /// Passes on a value that is longer than a call.
+    #[cold]
+    fn pass_long(&self, value: &[u8]) -> Result<(), Errno> {
+        let socket = self.id();
+        let value = value.get(..LONG_MOST).unwrap_or(value);
+        let parts = (0i32..).step_by(SET_MOST).zip(value.chunks(SET_MOST)).map(|(at, part)| {
+            let key = OptionKey { level: LONG_VALUE, name: at };
+            NewCall::new(Request::SetSockOpt { socket, key, value: OptionValue::new(part) })
+        });
+        self.core().check()?;
+        RawBatch::call_all(self.membership(), parts).map(drop)
+    }
+
     /// TCP_CORK, if this process has set it.
     fn known_cork(&self, level: i32, name: i32) -> Option<bool> {
         if (level, name) != (IPPROTO_TCP, TCP_CORK) || !self.is_cork_ours() {
@@ -124,6 +143,19 @@ impl Socket {
         ) {
             let forbidden = matches!(value, [2 | 3, ..]);
             self.send_half().dont_fragment.store(forbidden, Ordering::Relaxed);
+        }
+        if level == IPPROTO_UDP
+            && let Some(&number) = value.first_chunk()
+        {
+            let (on, half) = (i32::from_ne_bytes(number) != 0, self.send_half());
+            match name {
+                UDP_SEGMENT => half.segments.store(on, Ordering::Relaxed),
+                UDP_CORK => {
+                    half.corked.store(on, Ordering::Relaxed);
+                    half.open.fetch_and(on, Ordering::Relaxed);
+                }
+                _ => {}
+            }
         }
         if (level, name) == (IPPROTO_TCP, TCP_CORK)
             && let Some(&on) = value.first_chunk()
@@ -148,8 +180,8 @@ impl Socket {
     }
 
     /// Copies the bytes of an option's value, as far as `into` has room, and returns the value's
-    /// length. SO_ERROR is [`Socket::take_error`]. All parts of a long value are of one moment, or
-    /// nearly so.
+    /// length. SO_ERROR is [`Socket::take_error`]. IP_MSFILTER and MCAST_MSFILTER first look at
+    /// what `into` has. All parts of a long value are of one moment, or nearly so.
     ///
     /// # Errors
     /// As [`Socket::set_option`].
@@ -166,8 +198,11 @@ impl Socket {
             into.iter_mut().zip(value).for_each(|(to, from)| *to = from);
             return Ok(value.len());
         }
-        let most = into.len().clamp(1, GET_MOST);
         let (socket, key) = (self.id(), OptionKey { level, name });
+        let most = into.len().clamp(1, if key.is_question() { LONG_MOST } else { GET_MOST });
+        if key.is_question() {
+            self.pass_long(into)?;
+        }
         let part = |from| NewCall::new(Request::GetSockOpt { socket, key, from });
         let parts = (0u32..).step_by(GET_PART).take(most.div_ceil(GET_PART)).map(part);
         let replies = RawBatch::call_all(self.membership(), parts)?;
@@ -180,7 +215,7 @@ impl Socket {
             room.iter_mut().zip(part.bytes).for_each(|(to, from)| *to = from);
             len = len.or(Some(part.len));
         }
-        Ok(usize::try_from(len.unwrap_or(0)).unwrap_or(GET_MOST).min(GET_MOST))
+        Ok(usize::try_from(len.unwrap_or(0)).unwrap_or(LONG_MOST).min(LONG_MOST))
     }
 
     /// Sets an option whose value is an `int`.

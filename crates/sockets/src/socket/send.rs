@@ -52,6 +52,12 @@ pub(super) struct SendHalf {
     pub(super) destinations: Mutex<ConfirmedDestinations>,
     /// Datagrams may not be fragmented: how long one may be depends on the path.
     pub(super) dont_fragment: AtomicBool,
+    /// UDP_SEGMENT is set: a datagram may be too long for it.
+    pub(super) segments: AtomicBool,
+    /// UDP_CORK is set.
+    pub(super) corked: AtomicBool,
+    /// The last datagram is not complete.
+    pub(super) open: AtomicBool,
     /// How many bytes the SYN takes, while it waits for them; else 0.
     syn_room: AtomicU32,
 }
@@ -64,6 +70,9 @@ impl SendHalf {
             queue: Mutex::new(Some(SendQueue::attach(server.region(), offset)?)),
             destinations: Mutex::default(),
             dont_fragment: AtomicBool::new(false),
+            segments: AtomicBool::new(false),
+            corked: AtomicBool::new(false),
+            open: AtomicBool::new(false),
             syn_room: AtomicU32::new(0),
         })
     }

@@ -276,7 +276,8 @@ fn bytes_of(option: SockOption) -> Vec<u8> {
         | SockOption::RecvErrors4(on)
         | SockOption::RecvErrors6(on)
         | SockOption::MulticastLoop(on)
-        | SockOption::MulticastAll(on)
+        | SockOption::MulticastAll4(on)
+        | SockOption::MulticastAll6(on)
         | SockOption::Broadcast(on) => int(on.into()),
         SockOption::KeepIdle(time)
         | SockOption::KeepInterval(time)

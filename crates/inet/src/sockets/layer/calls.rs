@@ -12,6 +12,7 @@ use crate::sockets::kinds::{
     Family, ReceivedPayload, SendError, ShutdownHow, SocketInfo, SocketKind,
 };
 use crate::sockets::layer::SocketLayer;
+use crate::sockets::local_address::{receives_only, with_link};
 use crate::sockets::options::{OptionName, SockOption, SocketOptions};
 use crate::sockets::ports::PortClaim;
 use crate::sockets::ports::receive_addresses;
@@ -47,7 +48,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 (SocketBody::Datagram(Box::new(datagram)), self.config.udp_recv_buffer)
             }
         };
-        let options = SocketOptions::new(&self.config, recv_buffer);
+        let mut options = SocketOptions::new(&self.config, recv_buffer);
+        // As Linux: IPv6 sockets receive only from the groups of IPv4 that they have joined.
+        options.multicast_all4 = family == Family::V4;
         self.add_socket(Socket::new(tag, family, owner, options, body)).ok_or(Error::NoBuffers)
     }
 
@@ -68,10 +71,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             return Err(Error::Invalid);
         }
         let (kind, dual, reuse) = (socket.kind(), socket.is_dual(), socket.options.reuse());
+        let asked = with_link(cx, kind, asked, &mut socket.options)?;
         let (owner, device) = (socket.owner, socket.options.device);
-        if !asked.ip().is_unspecified() && !cx.link.interfaces().is_ours_at(&asked) {
-            return Err(Error::AddrNotAvailable);
-        }
+        let receives_only = receives_only(cx, kind, &asked)?;
         let mut local = asked;
         if asked.port() == 0 {
             local.set_port(self.free_port(cx, kind, asked, dual, owner)?);
@@ -83,6 +85,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         self.take_address(handle, local, None);
         if let Some(socket) = self.sockets.get_mut(handle) {
             socket.binding = Binding::to(&asked);
+            socket.receives_only = receives_only;
         }
         Ok(())
     }
@@ -313,7 +316,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 self.renew_sharing(handle);
             }
             SockOption::RecvLowat(_) => self.notify(cx, handle),
-            SockOption::Cork(false) => self.uncork_datagram(handle),
+            SockOption::Cork(false) => self.uncork_datagram(cx, now, handle),
             SockOption::RecvErrors4(false) | SockOption::RecvErrors6(false) => {
                 self.clear_errors(handle);
             }
@@ -451,7 +454,8 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 let over = matches!(stream.connection.state(), State::TimeWait | State::Closed);
                 Some(stream.connection.endpoints().remote).filter(|_| !over)
             }
-            SocketBody::Datagram(datagram) => datagram.peer,
+            // As Linux: a peer without a port has no name.
+            SocketBody::Datagram(datagram) => datagram.peer.filter(|peer| peer.port() != 0),
             _ => None,
         };
         peer.map(|peer| socket.family.show(peer)).ok_or(Error::NotConnected)

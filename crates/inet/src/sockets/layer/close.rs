@@ -27,8 +27,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         socket.ownership = Ownership::Closing;
         socket.events.clear();
-        if let Some(datagram) = socket.datagram() {
-            datagram.send.drop_open();
+        if let Some(datagram) = socket.datagram()
+            && let Some(number) = datagram.send.take_open()
+        {
+            datagram.send.done(number);
         }
         match &mut socket.body {
             SocketBody::Connection(stream) => {

@@ -10,6 +10,7 @@ use crate::sockets::demux::DemuxTarget;
 use crate::sockets::demux::Sharing;
 use crate::sockets::kinds::SocketKind;
 use crate::sockets::layer::SocketLayer;
+use crate::sockets::options::SocketOptions;
 use crate::sockets::ports::{PairState, PortSearch, receive_addresses};
 use crate::sockets::socket::{SocketBody, admit};
 use crate::sockets::stream::Stream;
@@ -58,20 +59,18 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             _ => {}
         }
         let (kind, broadcast) = (socket.kind(), socket.options.broadcast);
-        let device = socket.options.device;
+        let SocketOptions { device, multicast_if, .. } = socket.options;
         // The peer's port would be one sequence number.
         if kind == SocketKind::Echo {
             return Err(Error::Unsupported);
         }
-        if kind.is_datagram() && remote.ip().is_unspecified() && remote.port() == 0 {
-            self.forget_peer(handle);
-            return Ok(());
-        }
-        if remote.port() == 0 {
+        // As Linux: a datagram socket may have a peer without a port.
+        if remote.port() == 0 && !kind.is_datagram() {
             return Err(Error::AddrNotAvailable);
         }
         let remote = ip::to_self(remote);
-        let path = cx.find(&remote, device)?;
+        let group_link = multicast_if.filter(|_| remote.ip().is_multicast());
+        let path = cx.find(&remote, device.or(group_link))?;
         if let Hop::Group(_) = path.hop {
             if !kind.is_datagram() {
                 return Err(Error::NetUnreachable);
@@ -157,11 +156,16 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 Some(_) => PairState::Taken,
             }
         };
-        let named = socket.local.filter(|local| local.port() == 0);
+        // As Linux: a datagram socket still receives at its group, a stream has an address.
+        let receives_only = socket.receives_only && !kind.is_datagram();
+        let named = socket.local.filter(|local| local.port() == 0 && !receives_only);
         if let Some(bound) = socket.local.filter(|local| local.port() != 0) {
             let local = match bound.ip() {
-                ip if ip.is_unspecified() => scoped(path.source, bound.port(), path.interface),
-                ip if ip.is_ipv4() != remote.is_ipv4() => return Err(Error::NetUnreachable),
+                ip if ip.is_unspecified() || receives_only => {
+                    scoped(path.source, bound.port(), path.interface)
+                }
+                ip if ip.is_ipv4() && remote.is_ipv6() => return Err(Error::AddressFamily),
+                ip if ip.is_ipv6() && remote.is_ipv4() => return Err(Error::NetUnreachable),
                 _ => bound,
             };
             // As Linux: EADDRNOTAVAIL when the very connection exists, in TIME-WAIT too.

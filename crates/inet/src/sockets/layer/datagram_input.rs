@@ -60,7 +60,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// a group also whether it receives from the source.
     pub(super) fn receives(&self, cx: &Context, handle: Handle, info: &DatagramInfo) -> DeviceFit {
         let Some(socket) = self.sockets.get(handle) else { return DeviceFit::Refused };
-        let SocketOptions { device, multicast_all, .. } = socket.options;
+        let SocketOptions { device, multicast_all4, multicast_all6, .. } = socket.options;
         let DatagramInfo { to, interface, from, .. } = *info;
         let fit = DeviceFit::of(device, interface);
         if fit == DeviceFit::Refused || !to.is_multicast() {
@@ -70,7 +70,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             Some(filter) => filter.admits(from.ip()),
             // As Linux: sockets with IP_MULTICAST_ALL receive from groups that any socket has
             // joined.
-            None => multicast_all && cx.ip.admits(interface, to, from.ip()),
+            None => {
+                let all = if to.is_ipv4() { multicast_all4 } else { multicast_all6 };
+                all && cx.ip.admits(interface, to, from.ip())
+            }
         };
         if admitted { fit } else { DeviceFit::Refused }
     }

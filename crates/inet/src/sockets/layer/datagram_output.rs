@@ -22,7 +22,7 @@ use crate::sockets::kinds::SendError;
 use crate::sockets::kinds::SocketKind;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::options::{MtuDiscover, SocketOptions};
-use crate::sockets::socket::{Socket, SocketBody, admit};
+use crate::sockets::socket::{Socket, SocketBody};
 use crate::table::Handle;
 use crate::tcp::SendFlags;
 use crate::time::Instant;
@@ -36,8 +36,6 @@ use smoltcp::wire::IpProtocol;
 
 /// Frames that one socket sends before the next socket is served.
 const QUANTUM: usize = 8;
-/// Most datagrams into which one send is segmented, as Linux's UDP_MAX_SEGMENTS.
-const MOST_SEGMENTS: usize = 128;
 /// Room for all headers of a fragment or datagram, bytes.
 const ROOM: usize = MAX_HEADERS + ip::FRAGMENT_HEADER + wire::HEADER;
 
@@ -84,7 +82,13 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         options: &SendOptions,
     ) -> Result<(), (Error, T)> {
         match self.check_datagram(cx, now, handle, chunk.len(), options) {
-            Err(error) => Err((error, chunk)),
+            Err(error) => {
+                // As Linux: with a part, the whole datagram is lost.
+                if error != Error::NoBuffers {
+                    self.drop_corked(cx, handle);
+                }
+                Err((error, chunk))
+            }
             Ok(message) => {
                 let Some(socket) = self.sockets.get_mut(handle) else {
                     return Err((Error::BadHandle, chunk));
@@ -99,85 +103,6 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 datagram.send.cork(corked);
                 Ok(())
             }
-        }
-    }
-
-    /// Checks whether `len` bytes can be sent. Gives the parameters to send them with.
-    fn check_datagram(
-        &mut self,
-        cx: &mut Context,
-        now: Instant,
-        handle: Handle,
-        len: usize,
-        params: &SendOptions,
-    ) -> Result<DatagramParameters, Error> {
-        let most = self.config.udp_queue;
-        let socket = self.open_socket(handle)?;
-        let (family, options, local) = (socket.family, socket.options, socket.local);
-        let Some(datagram) = socket.datagram() else { return Err(Error::Invalid) };
-        let (kind, connected) = (datagram.kind, datagram.peer.is_some());
-        // Bytes added to a corked datagram go to the destination of its first part.
-        let (so_far, to) = match (datagram.send.open(), params.to) {
-            (Some(outgoing), _) => (outgoing.len(), outgoing.message.to),
-            (None, Some(to)) => (0, ip::to_self(admit(family, &options, to)?)),
-            (None, None) => (0, datagram.peer.ok_or(Error::DestinationRequired)?),
-        };
-        if so_far == 0 && datagram.send.len() >= most {
-            return Err(Error::NoBuffers);
-        }
-        if to.port() == 0 && kind != SocketKind::Echo || params.ttl == Some(0) {
-            return Err(Error::Invalid);
-        }
-        let one_family = |local: SocketAddr| {
-            local.is_ipv4() == to.is_ipv4() || local.is_ipv6() && local.ip().is_unspecified()
-        };
-        if !local.is_none_or(one_family) {
-            return Err(Error::NetUnreachable);
-        }
-        let source = params.source.filter(|source| !source.is_unspecified());
-        if source.is_some_and(|source| {
-            source.is_ipv4() != to.is_ipv4() || !cx.link.interfaces().is_ours(source)
-        }) {
-            return Err(Error::AddrNotAvailable);
-        }
-        let segment = if params.segment == 0 { options.udp_segment } else { params.segment };
-        // As Linux, which has this for UDP alone.
-        if segment != 0 && kind != SocketKind::Datagram {
-            return Err(Error::Invalid);
-        }
-        let message = DatagramParameters {
-            to,
-            source,
-            interface: params.interface,
-            ttl: params.ttl,
-            tos: params.tos,
-            segment: if usize::from(segment) < so_far + len { segment } else { 0 },
-        };
-        let path = datagram_path(cx, now, &message, &options)?;
-        if matches!(path.hop, Hop::Group(_)) && !to.ip().is_multicast() && !options.broadcast {
-            return Err(Error::Denied);
-        }
-        let refuses = options.mtu_discover.refuses() || cx.protects(&to);
-        let fits = check_length(&path, &message, so_far + len, refuses);
-        if fits == Err(Error::MessageSize) && options.queues_errors(to.is_ipv6()) {
-            let mut destination = to;
-            // As Linux, which takes the port of an IPv4 destination from the socket.
-            if to.is_ipv4() && params.to.is_some() && !connected {
-                destination.set_port(0);
-            }
-            self.queue_local_error(handle, Error::MessageSize, destination, path.mtu.into());
-        }
-        fits?;
-        self.bind_to_any(cx, handle)?;
-        Ok(message)
-    }
-
-    /// Ends the datagram of which more was to come: the socket is not corked any more.
-    pub(super) fn uncork_datagram(&mut self, handle: Handle) {
-        let socket = self.sockets.get_mut(handle).filter(|socket| !socket.options.cork);
-        if let Some(datagram) = socket.and_then(Socket::datagram) {
-            datagram.send.cork(false);
-            self.mark_ready(handle);
         }
     }
 
@@ -221,10 +146,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         out: &mut dyn Egress<T>,
     ) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
-        let local = socket.local.unwrap_or(socket.family.unbound());
+        let local = socket.source();
         let (options, kind, owner) = (socket.options, socket.kind(), socket.owner);
         let to = outgoing.message.to;
-        let path = match datagram_path(cx, now, &outgoing.message, &options) {
+        let path = match datagram_path(cx, now, (&outgoing.message, local), &options) {
             Ok(path) => path,
             Err(error) => return self.datagram_done(cx, handle, number, Some(error)),
         };
@@ -302,8 +227,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     ) -> ([u8; ROOM], usize, TxOffload) {
         let message = &outgoing.message;
         let to = message.to;
-        let bound = if local.ip().is_unspecified() { path.source } else { local.ip() };
-        let source = message.source.unwrap_or(bound);
+        let source = message.source.unwrap_or(own_address(local, path));
         let group = to.ip().is_multicast();
         let (hops, class) = options.hops_and_class(cx, path);
         let ttl = if group { options.multicast_ttl } else { hops };
@@ -390,7 +314,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 
     /// A datagram has been sent or dropped.
-    fn datagram_done(
+    pub(super) fn datagram_done(
         &mut self,
         cx: &mut Context,
         handle: Handle,
@@ -469,6 +393,14 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 }
 
+/// The address that a socket sends from: its own, if that is of the path's family.
+fn own_address(local: SocketAddr, path: &Path) -> IpAddr {
+    match local.ip() {
+        ip if ip.is_unspecified() || ip.is_ipv4() != path.source.is_ipv4() => path.source,
+        ip => ip,
+    }
+}
+
 /// The protocol of a kind's packets.
 fn protocol_of(kind: SocketKind, to: IpAddr) -> IpProtocol {
     match kind {
@@ -481,13 +413,18 @@ fn protocol_of(kind: SocketKind, to: IpAddr) -> IpProtocol {
 /// The path of a datagram. If the socket accepts path MTUs, it is as narrow as routers have
 /// reported.
 #[inline]
-fn datagram_path(
+pub(super) fn datagram_path(
     cx: &mut Context,
     now: Instant,
-    message: &DatagramParameters,
+    (message, local): (&DatagramParameters, SocketAddr),
     options: &SocketOptions,
 ) -> Result<Path, Error> {
-    let path = cx.find(&message.to, exit_for(message, options))?;
+    let mut exit = exit_for(message, options);
+    if exit.is_none() && is_for_many(message.to.ip()) {
+        let source = message.source.unwrap_or(local.ip());
+        exit = cx.link.interfaces().owner_of(source);
+    }
+    let path = cx.find(&message.to, exit)?;
     if cx.esp.is_active() {
         return Ok(protected_path(cx, now, path, (message.to.ip(), options.mtu_discover)));
     }
@@ -511,34 +448,16 @@ fn protected_path(
     }
 }
 
+/// Whether a datagram leaves by the interface that has its source address, as on Linux: those to
+/// groups of IPv4 and to 255.255.255.255.
+fn is_for_many(to: IpAddr) -> bool {
+    matches!(to, IpAddr::V4(to) if to.is_multicast() || to.is_broadcast())
+}
+
 /// The interface that a datagram must leave by, if one is prescribed.
 fn exit_for(message: &DatagramParameters, options: &SocketOptions) -> Option<InterfaceId> {
     let group = if message.to.ip().is_multicast() { options.multicast_if } else { None };
     options.device.or(message.interface).or(group)
-}
-
-/// Whether `len` bytes of payload can be sent over `path`, in one packet, in fragments, or
-/// segmented. `refuses`: one that is longer than a packet is not sent in fragments.
-fn check_length(
-    path: &Path,
-    message: &DatagramParameters,
-    len: usize,
-    refuses: bool,
-) -> Result<(), Error> {
-    let header = ip::header_len(message.to.ip());
-    let counted = if message.to.is_ipv4() { header } else { 0 };
-    let fits = |payload: usize| header + wire::HEADER + payload <= usize::from(path.mtu);
-    if message.segment != 0 {
-        let segment = usize::from(message.segment);
-        // As Linux: the datagrams of a split payload are not fragmented.
-        if !fits(segment) {
-            return Err(Error::MessageSize);
-        }
-        let few = len.div_ceil(segment) <= MOST_SEGMENTS;
-        return if few { Ok(()) } else { Err(Error::Invalid) };
-    }
-    let too_long = counted + wire::HEADER + len > usize::from(u16::MAX);
-    if too_long || refuses && !fits(len) { Err(Error::MessageSize) } else { Ok(()) }
 }
 
 /// The next frame of `outgoing` on `path`.

@@ -40,10 +40,14 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         group: IpAddr,
         interface: Option<InterfaceId>,
     ) -> Result<(), Error> {
-        let interface = self.group_interface(cx, handle, group, interface)?;
-        if cx.ip.group_filter(interface, group, GroupListener::Socket(handle)).is_none() {
-            return Err(Error::AddrNotAvailable);
-        }
+        let socket = self.open_socket(handle)?;
+        let Some(datagram) = socket.datagram() else { return Err(Error::Unsupported) };
+        // As Linux: without an interface the first membership of the group is meant.
+        let named = |(at, of): &&(InterfaceId, IpAddr)| {
+            *of == group && interface.is_none_or(|interface| interface == *at)
+        };
+        let found = datagram.memberships.iter().find(named);
+        let interface = found.ok_or(Error::AddrNotAvailable)?.0;
         let none = Filter { mode: FilterMode::Include, sources: BTreeSet::new() };
         self.set_filter(cx, now, handle, group, interface, none)
     }
@@ -93,21 +97,21 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         interface: Option<InterfaceId>,
     ) -> Result<InterfaceId, Error> {
         let socket = self.open_socket(handle)?;
-        let asked = interface.or(socket.options.multicast_if).or(socket.options.device);
         if socket.datagram().is_none() {
             return Err(Error::Unsupported);
         }
         if !group.is_multicast() || group.is_ipv6() && socket.family == Family::V4 {
             return Err(Error::Invalid);
         }
-        let id = match asked {
+        let id = match interface {
             Some(id) => id,
             None => {
                 let found = cx.find(&SocketAddr::new(group, 0), None);
                 found.map_or(InterfaceId(0), |path| path.interface)
             }
         };
-        cx.link.interface(id).map(|_| id).ok_or(Error::AddrNotAvailable)
+        let is_there = id == InterfaceId::LOOPBACK || cx.link.interface(id).is_some();
+        if is_there { Ok(id) } else { Err(Error::AddrNotAvailable) }
     }
 
     fn set_filter(
