@@ -14,7 +14,7 @@ fn options_and_interfaces_as_linux_has_them() {
     let inspect = world.script("inspect_socket.py", &[HOST, "8000"]);
     let said = Running::start(world.on_net(NET, &inspect)).finish().success();
     for line in [
-        "interface 1 eth0",
+        "interface 2 lo",
         "interfaces ['eth0', 'lo']",
         "numbers True",
         "echoed 3000 AF_INET",
@@ -113,8 +113,8 @@ fn interfaces_by_ioctl_are_the_instances() {
         "host 0x8946 ENOTSUP".to_owned(),
         "wireless ENOTSUP".to_owned(),
         "hardware True".to_owned(),
-        format!("/proc/net/if_inet6 {digits} 01 40 00 80 eth0"),
-        format!("/proc/self/net/if_inet6 {digits} 01 40 00 80 eth0"),
+        format!("/proc/net/if_inet6 {digits} 02 40 00 80 eth0"),
+        format!("/proc/self/net/if_inet6 {digits} 02 40 00 80 eth0"),
     ];
     for line in families.chain(lines) {
         assert!(said.stdout.lines().any(|said| said == line), "{line} is not in: {said}");

@@ -10,14 +10,21 @@ impl InterfaceId {
     /// The loopback interface, which every stack has.
     pub const LOOPBACK: Self = Self(u16::MAX);
 
-    /// Its number in `sin6_scope_id` and as `if_nametoindex` gives it: 1 for the first.
+    /// Its number in `sin6_scope_id` and as `if_nametoindex` gives it. As on Linux the loopback
+    /// interface is 1; the others follow.
     pub fn scope_id(self) -> u32 {
-        u32::from(self.0) + 1
+        match self {
+            Self::LOOPBACK => 1,
+            Self(number) => u32::from(number) + 2,
+        }
     }
 
     /// The interface of that number; `None` for 0, which means any.
     pub fn from_scope_id(scope: u32) -> Option<Self> {
-        scope.checked_sub(1).and_then(|id| u16::try_from(id).ok()).map(Self)
+        match scope {
+            1 => Some(Self::LOOPBACK),
+            _ => u16::try_from(scope.checked_sub(2)?).ok().map(Self),
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod namespaces;
 mod options;
 mod print;
 mod proc_net;
+mod scopes;
 mod splice;
 mod stdio;
 mod syscall;

@@ -16,9 +16,9 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    FILE, epoll_event, fd_set, gid_t, ifaddrs, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t,
-    pollfd, posix_spawn_file_actions_t, posix_spawnattr_t, pthread_t, sighandler_t, sigset_t,
-    size_t, sockaddr, socklen_t, ssize_t, timespec, timeval, uid_t,
+    FILE, addrinfo, epoll_event, fd_set, gid_t, ifaddrs, iovec, mmsghdr, msghdr, nfds_t, off_t,
+    pid_t, pollfd, posix_spawn_file_actions_t, posix_spawnattr_t, pthread_t, sighandler_t,
+    sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval, uid_t,
 };
 
 /// One function of the C library: its name, and its address once known.
@@ -215,6 +215,14 @@ real_calls! {
 
     fn getifaddrs(place: *mut *mut ifaddrs) -> c_int;
     fn if_nametoindex(name: *const c_char) -> c_uint;
+    fn getaddrinfo(
+        node: *const c_char, service: *const c_char, hints: *const addrinfo,
+        found: *mut *mut addrinfo,
+    ) -> c_int;
+    fn getnameinfo(
+        address: *const sockaddr, len: socklen_t, host: *mut c_char, room: socklen_t,
+        service: *mut c_char, service_room: socklen_t, flags: c_int,
+    ) -> c_int;
     fn if_nameindex() -> *mut libc::if_nameindex;
     fn if_indextoname(index: c_uint, place: *mut c_char) -> *mut c_char;
 

@@ -57,8 +57,8 @@ impl Mirror {
             return Some(known.index);
         }
         let device = self.free.pop()?;
-        // The loopback is 1, as on every machine.
-        let index = of.index.checked_add(1)?;
+        // The library gives the same number.
+        let index = of.index;
         let made = name_device(&device, &of.name, index)
             .and_then(|()| routes.set_hardware(index, &mac))
             .and_then(|()| routes.set_up(index, Some(of.mtu)));

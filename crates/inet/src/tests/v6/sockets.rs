@@ -167,7 +167,7 @@ fn link_local_ends_know_their_link() {
     pair.a.stack.add_address(ID, Cidr::new(A_LOCAL, 64)).unwrap();
     pair.b.stack.add_address(ID, Cidr::new(B_LOCAL, 64)).unwrap();
     let server = open(&mut pair.b, SocketKind::Datagram, 2);
-    let local: SocketAddr = "[fe80::ff:fe00:2%1]:53".parse().unwrap();
+    let local: SocketAddr = "[fe80::ff:fe00:2%2]:53".parse().unwrap();
     pair.b.stack.bind(server, local).unwrap();
     let client = open(&mut pair.a, SocketKind::Datagram, 1);
     pair.a.stack.connect(pair.a.now, client, local).unwrap();
@@ -175,7 +175,7 @@ fn link_local_ends_know_their_link() {
     pair.settle();
     let from = pair.b.stack.recv(server).unwrap().from.unwrap();
     assert_eq!(from, pair.a.stack.local_addr(client).unwrap());
-    assert!(std::format!("{from}").starts_with("[fe80::ff:fe00:1%1]:"), "{from}");
+    assert!(std::format!("{from}").starts_with("[fe80::ff:fe00:1%2]:"), "{from}");
     pair.b.stack.send(pair.b.now, server, Chunk(b"answer".to_vec()), Some(from)).unwrap();
     pair.settle();
     assert_eq!(pair.a.received(client), b"answer");
