@@ -9,6 +9,7 @@
 use core::ffi::{c_int, c_void};
 use core::mem::size_of;
 use core::time::Duration;
+use std::sync::OnceLock;
 
 use abi::option::{GET_MOST, LONG_MOST, OptionKey};
 use libc::{SOL_SOCKET, socklen_t, timeval};
@@ -227,7 +228,15 @@ fn check_right(entry: &OpenSocket, name: c_int, bytes: &[u8]) -> Outcome<()> {
         _ => return Ok(()),
     };
     let effective = rustix::thread::capabilities(None)?.effective;
-    if effective.intersects(needed) { Ok(()) } else { Err(refusal) }
+    if is_in_first_namespace() && effective.intersects(needed) { Ok(()) } else { Err(refusal) }
+}
+
+/// Is the process in the user namespace in which it was asked first? The rights that it gives
+/// itself in a new one are none over the instance. Without /proc it is.
+fn is_in_first_namespace() -> bool {
+    static FIRST: OnceLock<Option<u64>> = OnceLock::new();
+    let now = rustix::fs::stat(c"/proc/self/ns/user").ok().map(|namespace| namespace.st_ino);
+    *FIRST.get_or_init(|| now) == now
 }
 
 /// The value of an option of SOL_SOCKET, 0 if there is none.
