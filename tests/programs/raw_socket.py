@@ -55,3 +55,18 @@ try:
     raw.recvfrom(2000)
 except BlockingIOError:
     print("filtered")
+
+# Over loopback raw sockets hear each other, and themselves: a datagram, then an echo request and its reply.
+sender = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP)
+sender.settimeout(20)
+sender.sendto(struct.pack("!HHHH", 7, 7, 12, 0) + b"here", ("127.0.0.1", 0))
+print("loopback", sender.recvfrom(2000)[0][28:].decode())
+both = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+both.settimeout(20)
+both.sendto(request(5), ("127.0.0.1", 0))
+kinds = []
+while len(kinds) < 2:
+    kind, _, _, ident, seq = struct.unpack("!BBHHH", both.recvfrom(2000)[0][20:28])
+    if (ident, seq) == (IDENT, 5):
+        kinds.append(kind)
+print("loopback types", *kinds)

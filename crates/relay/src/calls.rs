@@ -88,7 +88,13 @@ fn socket(relay: &Relay, calls: &NotificationSocket, call: &Notification) {
     if let Some(errno) = refused {
         return calls.answer(call, Err(errno));
     }
-    match kernel::socket(family, kind, protocol) {
+    let made = kernel::socket(family, kind, protocol).and_then(|socket| {
+        if plain == libc::SOCK_RAW {
+            kernel::mark_raw(&socket)?;
+        }
+        Ok(socket)
+    });
+    match made {
         Ok(socket) => calls.answer_with(call, socket, close_on_exec),
         Err(error) => calls.answer(call, Err(errno(&error))),
     }

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::namespace::MARK;
+use crate::namespace::{MARK, RAW_MARK};
 use crate::system::check;
 
 /// A socket for a program, as socket(2) makes it.
@@ -61,6 +61,11 @@ fn bind_beside_all(socket: &OwnedFd, address: SocketAddr) -> io::Result<()> {
     rustix::net::bind(socket, &address)?;
     set_int(socket, libc::SOL_TCP, libc::TCP_REPAIR, OFF)?;
     Ok(sockopt::set_socket_reuseaddr(socket, true)?)
+}
+
+/// Gives a program's raw socket its mark.
+pub(crate) fn mark_raw(socket: &OwnedFd) -> io::Result<()> {
+    set_int(socket, libc::SOL_SOCKET, libc::SO_MARK, RAW_MARK.cast_signed())
 }
 
 fn set_int(

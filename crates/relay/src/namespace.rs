@@ -10,9 +10,11 @@
 //!                                    instance and 127.0.0.1 are no exception
 //!   relay's socket    P:q ──▶ L:p    by lo; it has P's own address (IP_TRANSPARENT)
 //!   packet from tun0                 is for this machine, whatever its addresses say
+//!   raw socket        ──▶ 127.x      by lo: like ::1, it is this namespace alone
 //! ```
 //!
-//! Three rules do this. The relay's own sockets have a mark, by which the first rule knows them.
+//! Four rules do this. The relay's own sockets have a mark, by which the first rule knows them, and
+//! raw sockets have another.
 
 #![allow(unsafe_code)]
 
@@ -34,12 +36,16 @@ use crate::system::check;
 
 /// The mark (SO_MARK) of the relay's own sockets.
 pub(crate) const MARK: u32 = 1;
+/// The mark of programs' raw sockets, and of what the kernel answers to their packets.
+pub(crate) const RAW_MARK: u32 = 2;
 /// The device's name.
 const NAME: &CStr = c"tun0";
 /// The longest packet. Nothing is fragmented on this device.
 const MTU: u32 = 65_535;
 /// Routes of packets that come from the device.
 const TABLE_ARRIVED: u32 = 100;
+/// Routes of packets of raw sockets, before those of all.
+const TABLE_RAW: u32 = 150;
 /// Routes of packets that programs send.
 const TABLE_SENT: u32 = 200;
 /// The loopback device of every namespace.
@@ -149,14 +155,20 @@ impl Namespace {
             local: true,
             source: Some(Ipv6Addr::LOCALHOST.into()),
         })?;
-        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        self.routes.route(Route {
+        let by_relay = Route {
             to: (Ipv4Addr::new(127, 0, 0, 0).into(), 8),
             interface: self.device,
             table: TABLE_SENT,
             local: false,
-            source: Some(loopback),
-        })
+            source: Some(Ipv4Addr::LOCALHOST.into()),
+        };
+        self.routes.route(by_relay)?;
+        // A raw socket's packets have no one port by which the relay could bring the answers back,
+        // and the instance has no sockets for most of them.
+        let (mark, table) = (Some(RAW_MARK), TABLE_RAW);
+        self.routes.rule(false, Rule { priority: 15, mark, from_interface: None, table })?;
+        let interface = LOOPBACK;
+        self.routes.route(Route { interface, table, local: true, ..by_relay })
     }
 
     /// The programs' sockets have the addresses of the instance from now on, and programs see its
@@ -281,6 +293,8 @@ fn configure_kernel(routes: &RouteSocket, device: u32) -> io::Result<()> {
         ("ipv4/ip_unprivileged_port_start", "0"),
         // As within a host: programs of this relay get every ICMP error about each other's ports. A
         // kernel without these keys limits them.
+        // Answers to packets of raw sockets go the packets' way.
+        ("ipv4/fwmark_reflect", "1"),
         ("ipv4/icmp_ratelimit", "0"),
         ("ipv4/icmp_ratemask", "0"),
         ("ipv6/icmp/ratelimit", "0"),
