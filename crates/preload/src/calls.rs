@@ -9,6 +9,7 @@ mod interfaces;
 mod io;
 mod last_received;
 mod lifecycle;
+mod loading;
 mod mounts;
 mod msg;
 mod names;

@@ -31,6 +31,7 @@
 //! epoll_set: the Tasuki members of an epoll file
 //! adopted: shared sockets that this process has taken up
 //! open_socket: an open Tasuki socket, shared by its descriptors
+//! own_calls: programs that make system calls of their own
 //! instance: this process's membership in an instance
 //! self_filtering: programs that are left to the relay
 //! departure: processes that have left for a network of their own
@@ -68,6 +69,7 @@ mod host;
 mod instance;
 mod interpose;
 mod open_socket;
+mod own_calls;
 mod placeholder;
 mod pointers;
 mod poll;

@@ -62,13 +62,20 @@ extern "C" fn missing() -> isize {
 
 macro_rules! real_calls {
     ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty;)*) => {
-        struct LibcCalls { $($name: Symbol,)* fcntl: Symbol, fcntl64: Symbol, ioctl: Symbol }
+        struct LibcCalls {
+            $($name: Symbol,)*
+            fcntl: Symbol,
+            fcntl64: Symbol,
+            ioctl: Symbol,
+            dlopen: Symbol,
+        }
 
         static CALLS: LibcCalls = LibcCalls {
             $($name: Symbol::new(concat!(stringify!($name), "\0")),)*
             fcntl: Symbol::new("fcntl\0"),
             fcntl64: Symbol::new("fcntl64\0"),
             ioctl: Symbol::new("ioctl\0"),
+            dlopen: Symbol::new("dlopen\0"),
         };
 
         /// Looks up every function, so that no later call has to (a vfork child must not).
@@ -77,6 +84,7 @@ macro_rules! real_calls {
             CALLS.fcntl.get();
             CALLS.fcntl64.get();
             CALLS.ioctl.get();
+            CALLS.dlopen.get();
         }
 
         $(
@@ -317,4 +325,9 @@ pub(crate) unsafe fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_char) -> c_i
     let function = unsafe { transmute::<*mut c_void, Function>(CALLS.ioctl.get()) };
     // SAFETY: passed on from the caller.
     unsafe { function(fd, request, arg) }
+}
+
+/// The address of the C library's `dlopen`, which looks at the code that it returns to.
+pub(crate) fn dlopen() -> *mut c_void {
+    CALLS.dlopen.get()
 }

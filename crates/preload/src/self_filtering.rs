@@ -34,7 +34,7 @@ fn is_one(path: &[u8]) -> bool {
 }
 
 /// Only a relay answers this call, with a connection to the instance, which is not used.
-fn has_relay() -> bool {
+pub(crate) fn has_relay() -> bool {
     let (kind, protocol) = INTRODUCTION;
     let (kind, protocol) = (kind.cast_signed() | libc::SOCK_CLOEXEC, protocol.cast_signed());
     // SAFETY: no pointers.

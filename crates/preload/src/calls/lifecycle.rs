@@ -23,7 +23,7 @@ use crate::placeholder::{self, Placeholder};
 use crate::retaking::repeated;
 use crate::sockaddr::copy_out;
 use crate::table::Kind;
-use crate::{departure, fork, host, instance, process, real, sharing, trace};
+use crate::{departure, fork, host, instance, own_calls, process, real, sharing, trace};
 
 /// SOCK_NONBLOCK and SOCK_CLOEXEC.
 const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -124,6 +124,10 @@ fn made(domain: c_int, kind: c_int, protocol: c_int) -> Outcome<c_int> {
         Maker::None(errno) => Err(errno),
         Maker::Relay(relayed, without) => {
             relayed_socket(domain, relayed, (kind & FLAGS, protocol), without)
+        }
+        Maker::Tasuki(..) if own_calls::need_relay() => {
+            // SAFETY: no pointers.
+            errno::check(unsafe { real::socket(domain, kind, protocol) })
         }
         Maker::Tasuki(family, socket_kind) => {
             let placeholder = Placeholder::new(socket_kind, kind & FLAGS)?;
