@@ -11,7 +11,7 @@ use crate::epoll_set::EpollSet;
 use crate::errno::Outcome;
 use crate::open_socket::OpenSocket;
 use crate::table::{DescriptorTable, Kind, TableValue};
-use crate::{adopted, cached_placeholder, real};
+use crate::{adopted, always_ready, cached_placeholder, errno, instance, real};
 
 /// All descriptors of this process.
 pub(crate) static TABLE: DescriptorTable<Descriptor> = DescriptorTable::new();
@@ -40,6 +40,7 @@ fn take_up(fd: c_int, before: Option<&Descriptor>) -> Outcome<Arc<OpenSocket>> {
         return Err(Errno::BADF);
     }
     let open = adopted::open(fd)?;
+    prepare_ready_one()?;
     if let Some(Descriptor::Socket(before)) = before {
         open.receive_timeout.set(before.receive_timeout.get());
         open.send_timeout.set(before.send_timeout.get());
@@ -116,4 +117,33 @@ pub(crate) fn end_cached(fresh: bool) {
     cached_placeholder::clear();
     // SAFETY: it is the shim's own, and no table has its number any more.
     unsafe { real::close(cached) };
+}
+
+/// Makes the descriptor that is always ready, before the first socket: later there may be no number
+/// for it.
+#[inline]
+pub(crate) fn prepare_ready_one() -> Outcome<()> {
+    if always_ready::number().is_none() { make_ready() } else { Ok(()) }
+}
+
+#[cold]
+fn make_ready() -> Outcome<()> {
+    let flags = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers.
+    let low = errno::check(unsafe { real::socket(libc::AF_UNIX, flags, 0) })?;
+    let floor = libc::c_ulong::from(instance::own_fd_floor().unsigned_abs());
+    // SAFETY: the command takes an int, the least number that it may give.
+    let high = errno::check(unsafe { real::fcntl(low, libc::F_DUPFD_CLOEXEC, floor) });
+    let fd = high.unwrap_or(low);
+    if fd != low {
+        // SAFETY: made above, and known to no other code.
+        unsafe { real::close(low) };
+    }
+    install(fd, Descriptor::Internal)?;
+    if !always_ready::set(fd) {
+        TABLE.take(fd);
+        // SAFETY: as above.
+        unsafe { real::close(fd) };
+    }
+    Ok(())
 }

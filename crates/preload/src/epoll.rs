@@ -25,7 +25,7 @@ use sockets::{NewsReader, PollCall, asleep, cancellable};
 
 use crate::descriptors::{Descriptor, TABLE, install, socket};
 use crate::epoll_fork::cookie_of;
-use crate::epoll_set::{EpollSet, InheritedMember, Kick, kick_data};
+use crate::epoll_set::{EpollSet, InheritedMember, kick_data};
 use crate::errno::{self, Outcome};
 use crate::interpose::interpose;
 use crate::open_socket::{OpenSocket, wait_any};
@@ -99,7 +99,7 @@ interpose! {
     }
 }
 
-fn is_known(epfd: c_int) -> bool {
+pub(crate) fn is_known(epfd: c_int) -> bool {
     TABLE.kind(epfd) == Kind::Epoll
 }
 
@@ -114,14 +114,9 @@ pub(crate) fn take_up_members(epfd: c_int, set: &Arc<EpollSet>) {
         }
         if let Ok(socket) = socket(fd) {
             let add = (libc::EPOLL_CTL_ADD, fd);
-            let _ = set.control(add, &socket, Some(interest), || kick_for(epfd));
+            let _ = set.control(epfd, add, &socket, Some(interest));
         }
     }
-}
-
-fn kick_for(epfd: c_int) -> Outcome<Kick> {
-    let known = |kick| install(kick, Descriptor::Internal);
-    Kick::new(epfd, known, |kick| drop(TABLE.take(kick)))
 }
 
 unsafe fn control(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> Outcome<c_int> {
@@ -144,7 +139,7 @@ unsafe fn control(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) ->
             // SAFETY: the caller says that it is null or points to an event.
             let event = unsafe { event.as_ref() };
             let interest = event.map(|event| Interest { events: event.events, data: event.u64 });
-            set.control((op, fd), &socket, interest, || kick_for(epfd))?;
+            set.control(epfd, (op, fd), &socket, interest)?;
             return Ok(0);
         }
         _ if TABLE.kind(fd) == Kind::Internal => return Err(Errno::BADF),
@@ -282,10 +277,10 @@ fn wait(
     let deadline = timeout.and_then(time::after);
     let mut kernel_ready = false;
     loop {
-        let sleeping = set.sleeping();
+        let sleeping = set.sleeping(epfd);
         // What changes in a set in this set wakes this thread too.
         let nested = set.nested();
-        let sleeping_there: Vec<_> = nested.iter().map(|set| set.sleeping()).collect();
+        let sleeping_there: Vec<_> = nested.iter().map(|(fd, set)| set.sleeping(*fd)).collect();
         if !set.has_members() {
             let left = deadline.map(time::left);
             let kicked = cancellable(|| events.add_kernels(epfd, left, mask))?;

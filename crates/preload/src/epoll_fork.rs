@@ -49,6 +49,7 @@ pub(crate) fn note() {
         match notes.iter_mut().find(|note| note.set == place) {
             Some(note) => note.numbers.push(fd),
             None => {
+                set.end_alarm();
                 let members = set.members_to_inherit(cookie_of);
                 notes.push(Note { set: place, numbers: vec![fd], members });
             }

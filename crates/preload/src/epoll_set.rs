@@ -3,27 +3,29 @@
 //! The epoll descriptor stays the kernel's, with the kernel's members in it. Tasuki sockets are
 //! registered here.
 //!
-//! Another thread's `epoll_ctl` must wake the threads that sleep in the set. The *kick* does it, an
-//! eventfd inside the kernel's set. It stays readable until all threads that slept at that moment
-//! have seen it. Each kick adds one token per sleeper. A sleeper takes as many tokens as there were
-//! kicks in its sleep; the last one drains the eventfd.
+//! Another thread's `epoll_ctl` must wake the threads that sleep in the set. The *kick* does it:
+//! this library's descriptor that is always ready becomes a member of the kernel's set, until all
+//! threads that slept at that moment have seen it. Each kick adds one token per sleeper. A sleeper
+//! takes as many tokens as there were kicks in its sleep; the last one removes the member.
+//!
+//! A wait by a system call of the program's own asks the kernel alone. So before the first wait by
+//! this library the kernel's set has an *alarm*: the same descriptor, with the user data of a
+//! Tasuki member. Such a wait ends at once with EPOLLHUP of this member, instead of never.
 
 #![allow(unsafe_code)]
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use libc::epoll_event;
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use sockets::{NewsReader, poll};
 
-use crate::errno::{self, Outcome};
+use crate::errno::Outcome;
 use crate::open_socket::{OpenSocket, SocketWatcher, attend};
 use crate::registrations::{Interest, Registrations};
-use crate::{instance, real};
+use crate::{always_ready, real};
 
 /// The kick's user data: the address of a private static, which no object of the program can have.
 static KICK_MARK: u8 = 0;
@@ -77,6 +79,8 @@ pub(crate) struct EpollSet {
     kernel_members: AtomicBool,
     /// Are there inherited members that were not taken up yet?
     has_inherited: AtomicBool,
+    /// Has this library waited in it?
+    waited: AtomicBool,
 }
 
 /// A member of a set that a forked child inherits.
@@ -94,8 +98,10 @@ pub(crate) struct EpollState {
     inherited: Vec<InheritedMember>,
     pub(crate) registrations: Registrations<Arc<OpenSocket>>,
     nested: Vec<NestedSet>,
-    kick: Option<Kick>,
+    alarm: Option<SetAlarm>,
     sleepers: u64,
+    /// A number of the epoll file in which they sleep.
+    sleep_on: c_int,
     /// Kicks so far.
     kicks: u64,
     /// Kicks that sleepers have yet to see, over all of them.
@@ -104,45 +110,21 @@ pub(crate) struct EpollState {
     pub(crate) kernel_first: bool,
 }
 
-/// An eventfd under an internal number, in the kernel's set.
-pub(crate) struct Kick {
-    fd: OwnedFd,
-    /// Takes the number out of the table.
-    forget: fn(c_int),
+/// Makes the descriptor that is always ready a member of the kernel's set of `epfd`, or removes it.
+/// Where it is a member already, or none, nothing changes. `data` is its user data.
+fn control_ready(epfd: c_int, op: c_int, data: u64) {
+    let Some(ready) = always_ready::number() else { return };
+    let mut event = epoll_event { events: libc::EPOLLIN.cast_unsigned(), u64: data };
+    // SAFETY: the event is a live local; the kernel judges the descriptors.
+    let _ = unsafe { real::epoll_ctl(epfd, op, ready, &raw mut event) };
 }
 
-impl Kick {
-    /// In the set of `epfd`. `install` marks its number as the shim's own, `forget` undoes that.
-    pub(crate) fn new(
-        epfd: c_int,
-        install: impl FnOnce(c_int) -> Outcome<()>,
-        forget: fn(c_int),
-    ) -> Outcome<Self> {
-        let low = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        let fd = rustix::io::fcntl_dupfd_cloexec(&low, instance::own_fd_floor()).unwrap_or(low);
-        let events = libc::EPOLLIN.cast_unsigned();
-        let mut event = epoll_event { events, u64: kick_data() };
-        // SAFETY: the event is a live local; the kernel judges the descriptors.
-        let added =
-            unsafe { real::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &raw mut event) };
-        errno::check(added)?;
-        install(fd.as_raw_fd())?;
-        Ok(Self { fd, forget })
-    }
-
-    fn ring(&self) {
-        let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
-    }
-
-    fn drain(&self) {
-        let _ = rustix::io::read(&self.fd, &mut [0; 8]);
-    }
-}
-
-impl Drop for Kick {
-    fn drop(&mut self) {
-        (self.forget)(self.fd.as_raw_fd());
-    }
+/// The alarm in a set in which this library has not waited yet.
+#[derive(Debug, Clone, Copy)]
+struct SetAlarm {
+    epfd: c_int,
+    /// Of the member for which it stands.
+    data: u64,
 }
 
 impl EpollState {
@@ -169,10 +151,23 @@ impl EpollState {
         if self.sleepers > 0 {
             self.kicks += 1;
             self.tokens += self.sleepers;
-            if let Some(kick) = &self.kick {
-                kick.ring();
-            }
+            control_ready(self.sleep_on, libc::EPOLL_CTL_ADD, kick_data());
         }
+    }
+
+    /// After a change of the members: the alarm stands for one of them.
+    fn set_alarm(&mut self, epfd: c_int) {
+        let mut all = self.registrations.all().map(|(_, interest)| interest.data);
+        let (before, first) = (self.alarm, all.next());
+        let kept = before.is_some_and(|alarm| all.chain(first).any(|data| data == alarm.data));
+        match (before, first) {
+            (Some(_), Some(_)) if kept => return,
+            (None, None) => return,
+            (None, Some(data)) => control_ready(epfd, libc::EPOLL_CTL_ADD, data),
+            (Some(_), Some(data)) => control_ready(epfd, libc::EPOLL_CTL_MOD, data),
+            (Some(_), None) => control_ready(epfd, libc::EPOLL_CTL_DEL, 0),
+        }
+        self.alarm = first.map(|data| SetAlarm { epfd, data });
     }
 }
 
@@ -188,8 +183,8 @@ impl Drop for Sleeping<'_> {
         state.sleepers -= 1;
         state.tokens -= state.kicks - self.kicks;
         let was_kicked = state.kicks != self.kicks;
-        if let Some(kick) = state.kick.as_ref().filter(|_| was_kicked && state.tokens == 0) {
-            kick.drain();
+        if was_kicked && state.tokens == 0 {
+            control_ready(state.sleep_on, libc::EPOLL_CTL_DEL, 0);
         }
     }
 }
@@ -203,6 +198,7 @@ impl EpollSet {
             has_inherited: AtomicBool::new(!inherited.is_empty()),
             // The kernel's set is the parent's, with the parent's members.
             kernel_members: AtomicBool::new(true),
+            waited: AtomicBool::new(true),
             state: Mutex::new(EpollState { inherited, ..EpollState::default() }),
         }
     }
@@ -271,11 +267,25 @@ impl EpollSet {
         self.members.load(Ordering::Acquire) > 0
     }
 
-    /// Counts the calling thread as a sleeper as long as the value lives. To be had before the
-    /// last look.
-    pub(crate) fn sleeping(&self) -> Sleeping<'_> {
+    /// This library waits in it from now on, or leaves it to a forked child: no alarm.
+    #[inline]
+    pub(crate) fn end_alarm(&self) {
+        if !self.waited.load(Ordering::Relaxed) {
+            let mut state = self.state();
+            self.waited.store(true, Ordering::Relaxed);
+            if let Some(alarm) = state.alarm.take() {
+                control_ready(alarm.epfd, libc::EPOLL_CTL_DEL, 0);
+            }
+        }
+    }
+
+    /// Counts the calling thread as a sleeper in `epfd` as long as the value lives. To be had
+    /// before the last look.
+    pub(crate) fn sleeping(&self, epfd: c_int) -> Sleeping<'_> {
+        self.end_alarm();
         let mut state = self.state();
         state.sleepers += 1;
+        state.sleep_on = epfd;
         Sleeping { set: self, kicks: state.kicks }
     }
 
@@ -316,12 +326,14 @@ impl EpollSet {
         sets.find_map(|set| set.any())
     }
 
-    /// The sets in this set, and those in them.
-    pub(crate) fn nested(&self) -> Vec<Arc<Self>> {
+    /// The sets in this set, and those in them, with their numbers.
+    pub(crate) fn nested(&self) -> Vec<(c_int, Arc<Self>)> {
         let mut all = Vec::new();
-        for set in self.state().nested.iter().filter_map(|nested| nested.set.upgrade()) {
+        let state = self.state();
+        let sets = state.nested.iter().filter_map(|one| Some((one.fd, one.set.upgrade()?)));
+        for (fd, set) in sets {
             all.extend(set.nested());
-            all.push(set);
+            all.push((fd, set));
         }
         all
     }
@@ -375,20 +387,17 @@ impl EpollSet {
         watched
     }
 
-    /// EPOLL_CTL operation `op` on a Tasuki member. `kick` makes the set's kick, when it needs one.
+    /// EPOLL_CTL operation `op` of the epoll file `epfd` on a Tasuki member.
     pub(crate) fn control(
         self: &Arc<Self>,
+        epfd: c_int,
         (op, fd): (c_int, c_int),
         socket: &Arc<OpenSocket>,
         interest: Option<Interest>,
-        kick: impl FnOnce() -> Outcome<Kick>,
     ) -> Outcome<()> {
         let mut state = self.state();
         match (op, interest) {
             (libc::EPOLL_CTL_ADD, Some(interest)) => {
-                if state.kick.is_none() {
-                    state.kick = Some(kick()?);
-                }
                 state.registrations.add(fd, socket, interest)?;
             }
             (libc::EPOLL_CTL_MOD, Some(interest)) => {
@@ -400,6 +409,9 @@ impl EpollSet {
         }
         self.members.store(state.count(), Ordering::Release);
         state.kick();
+        if !self.waited.load(Ordering::Relaxed) {
+            state.set_alarm(epfd);
+        }
         drop(state);
         if op == libc::EPOLL_CTL_ADD {
             let weak: Weak<Self> = Arc::downgrade(self);
@@ -421,5 +433,8 @@ impl SocketWatcher for EpollSet {
         let mut state = self.state();
         state.registrations.forget(socket);
         self.members.store(state.count(), Ordering::Release);
+        if let Some(alarm) = state.alarm {
+            state.set_alarm(alarm.epfd);
+        }
     }
 }

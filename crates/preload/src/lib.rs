@@ -18,7 +18,8 @@
 //! # The layers
 //!
 //! ```text layers
-//! calls select: exported calls on one descriptor, by theme; select
+//! calls: exported calls on one descriptor, by theme
+//! select: select, as a poll
 //! poll: poll over Tasuki and kernel descriptors
 //! epoll: epoll over both
 //! fork: what a forked child starts with
@@ -35,7 +36,7 @@
 //! instance: this process's membership in an instance
 //! self_filtering: programs that are left to the relay
 //! departure: processes that have left for a network of their own
-//! cached_placeholder process: the placeholder cached for the next socket; vfork children
+//! cached_placeholder always_ready process: two descriptors of this library; vfork children
 //! registrations transfer cmsg: rules of epoll, of sending and receiving, of control messages
 //! signals table time: signal masks, descriptor numbers, time limits
 //! interpose: the macros that export calls
@@ -51,6 +52,7 @@
 #![cfg_attr(test, allow(dead_code, reason = "the exported calls are not exported from tests"))]
 
 mod adopted;
+mod always_ready;
 mod cached_placeholder;
 mod calls;
 mod cancellation;

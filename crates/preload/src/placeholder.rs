@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 use sockets::SocketKind;
 
-use crate::descriptors::{Descriptor, TABLE, end_cached, install};
+use crate::descriptors::{Descriptor, TABLE, end_cached, install, prepare_ready_one};
 use crate::errno::{self, Outcome};
 use crate::open_socket::OpenSocket;
-use crate::{cached_placeholder, instance, real};
+use crate::{always_ready, cached_placeholder, instance, real};
 
 /// A kernel descriptor that is closed again unless it comes to stand for a socket.
 pub(crate) struct Placeholder {
@@ -29,17 +29,14 @@ pub(crate) struct Placeholder {
 }
 
 impl Placeholder {
-    /// A Unix socket of the same type. It can do nothing, and `fstat` calls it a socket. `flags`:
-    /// SOCK_NONBLOCK and SOCK_CLOEXEC.
+    /// A Unix socket. It can do nothing, and `fstat` calls it a socket. For datagrams, too, it is a
+    /// stream: one that is not connected has hung up, and its reads fail. So a system call that
+    /// passes by this library waits for nothing. `flags`: SOCK_NONBLOCK and SOCK_CLOEXEC.
     ///
     /// # Errors
     /// The kernel's: EMFILE, ENFILE, ENOMEM.
     pub(crate) fn new(kind: SocketKind, flags: c_int) -> Outcome<Self> {
-        let kind = match kind {
-            SocketKind::Stream => libc::SOCK_STREAM,
-            SocketKind::Datagram | SocketKind::UdpLite | SocketKind::Echo => libc::SOCK_DGRAM,
-        };
-        if kind == libc::SOCK_STREAM
+        if kind == SocketKind::Stream
             && flags & libc::SOCK_NONBLOCK == 0
             && let Some(cached) = cached_placeholder::take()
         {
@@ -53,7 +50,7 @@ impl Placeholder {
             end_cached(false);
         }
         // SAFETY: no pointers.
-        errno::check(unsafe { real::socket(libc::AF_UNIX, kind | flags, 0) })
+        errno::check(unsafe { real::socket(libc::AF_UNIX, libc::SOCK_STREAM | flags, 0) })
             .map(|fd| Self { fd, cached: false })
     }
 
@@ -62,6 +59,7 @@ impl Placeholder {
     /// # Errors
     /// EMFILE when the number is beyond the table.
     pub(crate) fn stand_for(mut self, socket: Arc<OpenSocket>) -> Outcome<c_int> {
+        prepare_ready_one()?;
         // Known to the socket before another thread can close it.
         socket.set_on_cached(core::mem::take(&mut self.cached));
         install(self.fd, Descriptor::Socket(socket))?;
@@ -103,8 +101,12 @@ pub(crate) fn cache(fd: c_int, open: &OpenSocket) {
     }
 }
 
-/// In a forked child: the cached placeholder is the parent's too.
+/// In a forked child: the cached placeholder is the parent's too, and so is the ready one.
 pub(crate) fn forget() {
+    if let Some(ready) = always_ready::forget() {
+        // SAFETY: no pointers; nothing of this process uses it.
+        unsafe { real::close(ready) };
+    }
     if let Some(cached) = cached_placeholder::forget() {
         // SAFETY: no pointers; nothing of this process uses it.
         unsafe { real::close(cached) };

@@ -182,12 +182,16 @@ impl<'a> Poll<'a> {
         Ok(self.kernel.iter().any(|fd| !fd.revents().is_empty()))
     }
 
-    fn sets(&self) -> Vec<Arc<EpollSet>> {
-        let set = |item: &Item| match item {
-            Item::Set(set, _) => Some(Arc::clone(set)),
-            _ => None,
-        };
-        self.items.iter().filter_map(set).collect()
+    /// The epoll sets, and the sets in them, with their numbers.
+    fn sets(&self) -> Vec<(c_int, Arc<EpollSet>)> {
+        let mut all = Vec::new();
+        for (fd, item) in self.fds.iter().zip(&self.items) {
+            if let Item::Set(set, _) = item {
+                all.extend(set.nested());
+                all.push((fd.fd, Arc::clone(set)));
+            }
+        }
+        all
     }
 }
 
@@ -215,7 +219,7 @@ pub(crate) fn wait(
     let mut poll = Poll::new(fds);
     let sets = poll.sets();
     loop {
-        let sleeping: Vec<_> = sets.iter().map(|set| set.sleeping()).collect();
+        let sleeping: Vec<_> = sets.iter().map(|(fd, set)| set.sleeping(*fd)).collect();
         let found = poll.look() || (poll.take_back() && poll.look());
         if found || time::passed(deadline) {
             let found = found || (attend(&poll.watched) && poll.look());
@@ -233,7 +237,7 @@ pub(crate) fn wait(
 }
 
 /// Is a call with this array for us?
-unsafe fn is_ours(fds: *const pollfd, count: nfds_t) -> bool {
+pub(crate) unsafe fn is_ours(fds: *const pollfd, count: nfds_t) -> bool {
     if fds.is_null() || !(1..=MOST_FDS).contains(&count) {
         return false;
     }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use abi::SocketId;
 use abi::control::{ClientReply, ServerRequest};
 use abi::shared::MOST_SHARED;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
 
 use super::admission::ClientStage;
 use super::budget;
@@ -31,6 +31,8 @@ fn pair() -> Result<(OwnedFd, OwnedFd, u64), Refusal> {
     };
     let (ours, program) =
         rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None).map_err(failed)?;
+    // Nothing is ever sent to the program. A read by a system call of its own does not wait.
+    rustix::net::shutdown(&program, Shutdown::Read).map_err(failed)?;
     // Where the kernel knows no such option, the inet server closes what comes elsewhere.
     let _ = shm::passing::refuse_descriptors(&ours);
     let cookie = sockopt::socket_cookie(&program).map_err(failed)?;
