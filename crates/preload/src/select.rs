@@ -12,9 +12,10 @@ use std::time::Instant;
 use libc::{fd_set, pollfd, sigset_t, timespec, timeval};
 use rustix::io::Errno;
 
-use crate::descriptors::is_socket;
+use crate::descriptors::TABLE;
 use crate::errno::Outcome;
 use crate::interpose::{alias, interpose};
+use crate::table::Kind;
 use crate::{poll, time};
 
 // Which events make a descriptor a member of which set, as Linux has it.
@@ -85,7 +86,7 @@ fn is_in(words: &Option<Vec<u64>>, fd: usize) -> bool {
     words.as_ref().is_some_and(|words| has(words, fd))
 }
 
-type Pointers = [*mut fd_set; 3];
+pub(crate) type Pointers = [*mut fd_set; 3];
 
 /// The words of the program's sets.
 unsafe fn copy_in(count: usize, sets: Pointers) -> [Option<Vec<u64>>; 3] {
@@ -109,8 +110,13 @@ unsafe fn copy_out(sets: Pointers, from: &[Option<Vec<u64>>; 3]) {
     }
 }
 
+/// Does `fd` need more than the kernel's select? Epoll descriptors may have Tasuki members.
+fn is_special(fd: c_int) -> bool {
+    TABLE.kind(fd) != Kind::Kernel
+}
+
 /// Is a call with these sets for us?
-unsafe fn is_ours(count: c_int, sets: Pointers) -> bool {
+pub(crate) unsafe fn is_ours(count: c_int, sets: Pointers) -> bool {
     let Ok(count) = usize::try_from(count) else { return false };
     if count > MOST_FDS {
         return false;
@@ -125,7 +131,7 @@ unsafe fn is_ours(count: c_int, sets: Pointers) -> bool {
         let mut found = false;
         while named != 0 && !found {
             let fd = at * WORD + named.trailing_zeros() as usize;
-            found = fd < count && is_socket(c_int::try_from(fd).unwrap_or(-1));
+            found = fd < count && is_special(c_int::try_from(fd).unwrap_or(-1));
             named &= named - 1;
         }
         found

@@ -125,10 +125,7 @@ fn made(domain: c_int, kind: c_int, protocol: c_int) -> Outcome<c_int> {
         Maker::Relay(relayed, without) => {
             relayed_socket(domain, relayed, (kind & FLAGS, protocol), without)
         }
-        Maker::Tasuki(..) if own_calls::need_relay() => {
-            // SAFETY: no pointers.
-            errno::check(unsafe { real::socket(domain, kind, protocol) })
-        }
+        Maker::Tasuki(..) if own_calls::need_relay() => kernel_socket(domain, kind, protocol),
         Maker::Tasuki(family, socket_kind) => {
             let placeholder = Placeholder::new(socket_kind, kind & FLAGS)?;
             let socket = instance::client()?.socket(family, socket_kind)?;
