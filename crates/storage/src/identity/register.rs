@@ -54,7 +54,7 @@ impl IdentityRegister {
             let options = options.write(true).create(true).truncate(true).mode(0o600);
             let mut file = options.open(&new)?;
             let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-            write!(file, "{text}{end}{key} {identity}\n")?;
+            writeln!(file, "{text}{end}{key} {identity}")?;
             file.sync_all()?;
             fs::rename(&new, &path)?;
             lock.sync_all()

@@ -181,7 +181,7 @@ pub(super) fn carry_out(args: &TargetUpArgs) -> Result<u8, Failure> {
     };
     let (added, removed) = (plan.added.len(), plan.removed.len());
     let resized = plan.resized.len();
-    change_units(&name, &now, plan, opened).map_err(|Failure { code, sentence }| {
+    change_units(&name, &now, &plan, opened).map_err(|Failure { code, sentence }| {
         let sentence = format!("{sentence}; rules and users are the new ones, units only in part");
         Failure::new(code, sentence)
     })?;
@@ -195,7 +195,7 @@ pub(super) fn carry_out(args: &TargetUpArgs) -> Result<u8, Failure> {
 fn change_units(
     name: &InstanceName,
     now: &[UnitReport],
-    plan: UnitPlan,
+    plan: &UnitPlan,
     mut opened: BTreeMap<LunNumber, OpenedVolume>,
 ) -> Result<(), Failure> {
     let done = |request: &Request| ask(name, request)?.done().map(drop);
