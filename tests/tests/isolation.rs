@@ -1,7 +1,7 @@
 //! What programs might do around their instance: system calls by which the kernel would use the
 //! host's network for them, netlink, and network namespaces of their own.
 
-use tasuki_tests::{HOST, Mode, Running, World, program, skip};
+use tasuki_tests::{HOST, Mode, Running, STACK, World, program, skip};
 
 const NET: &str = "alone";
 
@@ -166,4 +166,157 @@ fn tools_that_leave_work() {
     assert!(said.stdout.contains(back), "who stays has the instance: {said}");
     drop(echo);
     end(&world);
+}
+
+/// Descriptors that the caller has left open: a socket of the host, a Unix socket, a pipe.
+const LEFT_OPEN: &str = r#"
+import os, socket, subprocess, sys
+host = socket.socket()
+host.bind(('127.0.0.1', 0))
+local, other = socket.socketpair()
+reader, writer = os.pipe()
+for number, fd in enumerate((host.fileno(), local.fileno(), reader)):
+    os.dup2(fd, 50 + number, inheritable=True)
+show = '''
+import os
+for fd in range(50, 53):
+    try: print(os.readlink(f'/proc/self/fd/{fd}').split(':')[0], end=' ')
+    except OSError: print('closed', end=' ')
+'''
+words, options = sys.argv[1:], os.environ.get('OPTIONS', '').split()
+stdin = host if 'STREAM' in os.environ else None
+listening = {'LISTEN_FDS': '48'} if 'ACTIVATED' in os.environ else {}
+def name_itself():
+    if listening: os.environ['LISTEN_PID'] = str(os.getpid()); os.environ.update(listening)
+    os.execvp(words[0], [*words, *options, '--', sys.executable, '-c', show])
+child = os.fork()
+if child == 0:
+    if stdin: os.dup2(host.fileno(), 0)
+    name_itself()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"#;
+
+#[test]
+fn descriptors_that_lead_around_are_closed() {
+    let Some(world) = world("around.c", "around", &[]) else { return };
+    std::fs::write(world.path("left_open.py"), LEFT_OPEN).expect("a file in the world");
+    let tasuki = tasuki_tests::tasuki_binary();
+    let tasuki = tasuki.to_str().expect("a plain path");
+    let run = |variables: &[&str]| {
+        let python = world.python(&["left_open.py", tasuki, "run", "--net", NET]);
+        let words = ["env"].iter().chain(variables).map(|word| (*word).to_owned());
+        world.run(&words.chain(python).collect::<Vec<_>>())
+    };
+    let said = run(&[]).success();
+    assert_eq!(said.stdout, "closed socket pipe ", "{said}");
+    let said = run(&["OPTIONS=--keep-fd 50,77"]).code(2);
+    assert!(said.stderr.contains("--keep-fd names descriptor 77"), "{said}");
+    let said = run(&["OPTIONS=--keep-fd 50"]).success();
+    assert_eq!(said.stdout, "socket socket pipe ", "{said}");
+    let said = run(&["ACTIVATED=1"]).success();
+    assert_eq!(said.stdout, "socket socket pipe ", "systemd passes them on: {said}");
+    let said = run(&["OPTIONS=--no-host-sockets"]).success();
+    assert_eq!(said.stdout, "closed closed pipe ", "{said}");
+    let said = run(&["STREAM=1"]).code(2);
+    assert!(said.stderr.contains("name it with --keep-fd 0"), "{said}");
+    let said = run(&["STREAM=1", "OPTIONS=--keep-fd 0"]).success();
+    assert_eq!(said.stdout, "closed socket pipe ", "{said}");
+    end(&world);
+}
+
+#[test]
+fn settings_of_the_hosts_network_are_not_written() {
+    let Some(world) = world("around.c", "around", &[]) else { return };
+    let before = world.run(&["cat", "/proc/sys/net/ipv4/ip_forward"]).success().stdout;
+    let other = if before.trim() == "0" { "1" } else { "0" };
+    let script = format!(
+        "sysctl -w net.ipv4.ip_forward={other} && exit 1; \
+         echo {other} > /proc/sys/net/ipv4/ip_forward && exit 2; \
+         cat /proc/sys/net/ipv4/ip_forward; \
+         cat /proc/sys/vm/swappiness > value; cat value > /proc/sys/vm/swappiness && echo written"
+    );
+    for how in ["auto", "seccomp"] {
+        let words = ["run", "--net", NET, "--intercept", how, "--", "bash", "-c", &script];
+        let said = Running::start(world.tasuki(&words)).finish().success();
+        assert_eq!(said.stdout, format!("{before}written\n"), "{said}");
+    }
+    let after = world.run(&["cat", "/proc/sys/net/ipv4/ip_forward"]).success();
+    assert_eq!(after.stdout, before);
+    end(&world);
+}
+
+/// Tries Unix sockets of the host, and processes that have some; then it uses its network.
+const WITHOUT: &str = r#"
+import os, signal, socket, sys
+outside = int(sys.argv[1])
+def attempt(what, call):
+    try: call(); print(what, 'works')
+    except OSError as error: print(what, error.strerror)
+attempt('path', lambda: socket.socket(socket.AF_UNIX).connect('service'))
+attempt('abstract', lambda: socket.socket(socket.AF_UNIX).connect('\0service'))
+attempt('datagram', lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
+attempt('signal', lambda: os.kill(outside, 0))
+attempt('memory', lambda: open(f'/proc/{outside}/mem', 'rb'))
+pair = socket.socketpair()
+attempt('pair', lambda: pair[0].send(b'x'))
+server = socket.create_server(('127.0.0.1', 7000))
+one = socket.create_connection(('127.0.0.1', 7000), 30)
+two = server.accept()[0]
+if os.fork() == 0:
+    two.sendall(b'child'); os._exit(0)
+os.wait()
+print(one.recv(9))
+attempt('instance', lambda: socket.create_connection((sys.argv[2], 8000), 30))
+"#;
+
+#[test]
+fn unix_sockets_of_the_host_are_out_of_reach_if_wanted() {
+    let Some(world) = world("around.c", "around", &[]) else { return };
+    let echo = world.spawn(&world.script("echo.py", &["0.0.0.0", "8000"]));
+    let _ = echo.line("ready");
+    let service = "import socket, time\n\
+        all = [socket.socket(socket.AF_UNIX) for _ in range(2)]\n\
+        for one, name in zip(all, ('service', '\\0service')): one.bind(name); one.listen()\n\
+        print('ready', flush=True)\n\
+        time.sleep(600)\n";
+    let service = world.spawn(&world.python(&["-c", service]));
+    let _ = service.line("ready");
+    std::fs::write(world.path("without.py"), WITHOUT).expect("a file in the world");
+    let pid = service.pid().to_string();
+    let program = world.python(&["without.py", &pid, HOST]);
+    for how in ["auto", "seccomp"] {
+        let run = ["run", "--net", NET, "--intercept", how, "--no-host-sockets", "--"];
+        let words: Vec<_> = run.map(str::to_owned).into_iter().chain(program.clone()).collect();
+        let said = Running::start(world.tasuki(&words)).finish();
+        if said.stderr.contains("needs Landlock of Linux 6.12") {
+            skip("needs Landlock of Linux 6.12");
+            break;
+        }
+        let no = "Operation not permitted";
+        let expected = format!(
+            "path {no}\nabstract {no}\ndatagram {no}\nsignal {no}\nmemory Permission denied\n\
+             pair works\nb'child'\ninstance works\n"
+        );
+        assert_eq!(said.success().stdout, expected);
+    }
+    // Without the option they are as the host has them.
+    let run = ["run", "--net", NET, "--"].map(str::to_owned);
+    let words: Vec<_> = run.into_iter().chain(program).collect();
+    let said = Running::start(world.tasuki(&words)).finish().success();
+    assert!(said.stdout.starts_with("path works\nabstract works\n"), "{said}");
+    drop((echo, service));
+    end(&world);
+}
+
+/// The stack itself has a program's network: so the instance is still told apart from the host.
+#[test]
+fn a_private_instance_has_the_same_rules() {
+    let Some(mode) = Mode::shared() else { return };
+    let Some(world) = World::with_kernel() else { return };
+    let script = "unshare -rn ip -br link && ip -4 -o addr show dev eth0";
+    let words = ["sh", "-c", script];
+    let said = Running::start(world.on_stack(mode, &words)).finish().success();
+    assert!(said.stdout.starts_with("lo "), "{said}");
+    assert!(said.stdout.contains(STACK), "{said}");
+    world.assert_nothing_left();
 }

@@ -14,6 +14,7 @@
 use core::ffi::c_int;
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use sockets::SocketKind;
 
 use crate::descriptors::{Descriptor, TABLE, end_cached, install, prepare_ready_one};
@@ -50,8 +51,12 @@ impl Placeholder {
             end_cached(false);
         }
         // SAFETY: no pointers.
-        errno::check(unsafe { real::socket(libc::AF_UNIX, libc::SOCK_STREAM | flags, 0) })
-            .map(|fd| Self { fd, cached: false })
+        match errno::check(unsafe { real::socket(libc::AF_UNIX, libc::SOCK_STREAM | flags, 0) }) {
+            // The program is kept from Unix sockets with names (`--no-host-sockets`).
+            Err(Errno::PERM) => one_of_pair(flags),
+            made => made,
+        }
+        .map(|fd| Self { fd, cached: false })
     }
 
     /// It stands for `socket` from now on. Returns its number.
@@ -67,6 +72,18 @@ impl Placeholder {
         core::mem::forget(self);
         Ok(fd)
     }
+}
+
+/// A connected stream whose other end is closed.
+#[cold]
+fn one_of_pair(flags: c_int) -> Outcome<c_int> {
+    let mut ends = [-1; 2];
+    let kind = libc::SOCK_STREAM | flags;
+    // SAFETY: room for two descriptors.
+    errno::check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
+    // SAFETY: made above, and nobody else's.
+    unsafe { real::close(ends[1]) };
+    Ok(ends[0])
 }
 
 impl Drop for Placeholder {

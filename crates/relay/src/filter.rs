@@ -291,6 +291,37 @@ const fn program(verdicts: &Verdicts) -> Instructions {
 
 static NOTIFYING: Instructions =
     program(&Verdicts { network: NOTIFY, watched: NOTIFY, packets: NOTIFY, changes: NOTIFY });
+/// Kinds of pairs: streams and sequenced packets, with either flag, both or none.
+const CONNECTED: [u32; 8] = {
+    let (stream, packets) = (libc::SOCK_STREAM as u32, libc::SOCK_SEQPACKET as u32);
+    let (wait, exec) = (libc::SOCK_NONBLOCK as u32, libc::SOCK_CLOEXEC as u32);
+    [
+        stream,
+        stream | wait,
+        stream | exec,
+        stream | wait | exec,
+        packets,
+        packets | wait,
+        packets | exec,
+        packets | wait | exec,
+    ]
+};
+
+/// Beside one of the others. Those refuse sockets of other conventions.
+static WITHOUT_UNIX: Instructions = {
+    let no = errno(libc::EPERM);
+    let socket =
+        Instructions::new().load(FIRST_ARGUMENT).answer_if(libc::AF_UNIX as u32, no).answer(ALLOW);
+    let kinds =
+        Instructions::new().load(SECOND_ARGUMENT).answer_if_any(&CONNECTED, ALLOW).answer(no);
+    let pair =
+        Instructions::new().load(FIRST_ARGUMENT).run_if(libc::AF_UNIX as u32, &kinds).answer(ALLOW);
+    Instructions::new()
+        .load(NUMBER)
+        .run_if(libc::SYS_socket as u32, &socket)
+        .run_if(libc::SYS_socketpair as u32, &pair)
+        .answer(ALLOW)
+};
 static REFUSING: Instructions = program(&Verdicts {
     network: errno(libc::ENETDOWN),
     watched: ALLOW,
@@ -323,6 +354,17 @@ pub fn install() -> io::Result<OwnedFd> {
 /// The system's.
 pub fn install_refusing() -> io::Result<()> {
     set(&REFUSING, 0).map(drop)
+}
+
+/// Refuses Unix sockets that could have or use a name, for good, beside the other filter. Connected
+/// pairs stay that cannot be connected elsewhere: streams and sequenced packets.
+///
+/// Async-signal-safe: it may run between fork and exec.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn install_without_unix() -> io::Result<()> {
+    set(&WITHOUT_UNIX, 0).map(drop)
 }
 
 fn set(program: &'static Instructions, flags: libc::c_ulong) -> io::Result<libc::c_int> {

@@ -34,6 +34,7 @@
 //! child: a relay that `tasuki run` collects
 //! line detach: how a filter reaches its relay; the relay's process
 //! resolver: the /etc/resolv.conf of programs
+//! host_sockets settings_of_networks: more that is out of programs' reach
 //! mount: a file over another one
 //! notification filter kernel: the filter and its notifications; kernel sockets
 //! trace: a line for each notification
@@ -41,6 +42,7 @@
 //! namespace: the network namespace
 //! mirror: the instance's interfaces in it
 //! route: rtnetlink
+//! inherited: descriptors that the caller left open
 //! address system: addresses, results of system calls
 //! ```
 
@@ -58,8 +60,10 @@ mod header;
 mod home;
 mod host_datagrams;
 mod host_loopback;
+pub mod host_sockets;
 mod icmp;
 mod incoming;
+pub mod inherited;
 mod introduction;
 mod kernel;
 pub mod line;
@@ -73,6 +77,7 @@ mod relay;
 pub mod resolver;
 mod route;
 mod route_watch;
+pub mod settings_of_networks;
 mod state;
 mod sweep;
 mod system;

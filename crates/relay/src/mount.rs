@@ -55,15 +55,25 @@ impl Place {
     /// # Errors
     /// The system's: there is no such file, or no list of mounts.
     pub(crate) fn new(target: &str, name: &str) -> io::Result<Self> {
-        let flags = AtFlags::SYMLINK_NOFOLLOW;
-        let found = rustix::fs::statx(CWD, target, flags, StatxFlags::MNT_ID)?;
-        let mounts = std::fs::read("/proc/self/mountinfo")?;
-        let mount = mount_point(&mounts, found.stx_mnt_id)
-            .ok_or_else(|| io::Error::other("its mount is not in /proc/self/mountinfo"))?;
+        let target = CString::new(target)?;
+        let mount = mount_of(&target)?;
         let names = DIRECTORIES.iter().map(|directory| CString::new(format!("{directory}/{name}")));
         let names = names.collect::<Result<_, _>>()?;
-        Ok(Self { target: CString::new(target)?, mount: CString::new(mount)?, names })
+        Ok(Self { target, mount, names })
     }
+}
+
+/// The path of the mount that a file is in.
+///
+/// # Errors
+/// The system's: there is no such file, or no list of mounts.
+pub(crate) fn mount_of(path: &CStr) -> io::Result<CString> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    let found = rustix::fs::statx(CWD, path, flags, StatxFlags::MNT_ID)?;
+    let mounts = std::fs::read("/proc/self/mountinfo")?;
+    let mount = mount_point(&mounts, found.stx_mnt_id)
+        .ok_or_else(|| io::Error::other("its mount is not in /proc/self/mountinfo"))?;
+    Ok(CString::new(mount)?)
 }
 
 /// The path of a mount, in the text of /proc/self/mountinfo.
@@ -115,7 +125,7 @@ pub(crate) fn cover(place: &Place, content: &[u8]) -> io::Result<OwnedFd> {
     if !with_user {
         let now = rustix::fs::open(&*place.mount, path, Mode::empty())?;
         // Fails where the mount was private. Linux has it since 5.15; before, it stays private.
-        let _ = move_mount(&before, &now, MOVE_MOUNT_SET_GROUP);
+        let _ = join_group(&before, &now);
     }
     covered
 }
@@ -227,7 +237,11 @@ fn write_once(path: &CStr, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-fn propagate(mount: &CStr, how: libc::c_ulong) -> io::Result<()> {
+/// Has a mount share what is mounted in it in this way (mount_namespaces(7)).
+///
+/// # Errors
+/// The system's.
+pub(crate) fn propagate(mount: &CStr, how: libc::c_ulong) -> io::Result<()> {
     let none = std::ptr::null();
     // SAFETY: the path is a C string; this kind of call reads no other argument.
     crate::system::check(unsafe { libc::mount(none, mount.as_ptr(), none, how, none.cast()) })?;
@@ -249,6 +263,14 @@ fn clone_mount(file: &OwnedFd) -> io::Result<OwnedFd> {
     let tree = crate::system::check(libc::c_int::try_from(tree).unwrap_or(-1))?;
     // SAFETY: the call made it, and nobody else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(tree) })
+}
+
+/// The mount `now` joins the group of peers of `before`.
+///
+/// # Errors
+/// The system's: that one has none.
+pub(crate) fn join_group(before: &OwnedFd, now: &OwnedFd) -> io::Result<()> {
+    move_mount(before, now, MOVE_MOUNT_SET_GROUP)
 }
 
 fn move_mount(from: &OwnedFd, to: &OwnedFd, flags: libc::c_uint) -> io::Result<()> {

@@ -371,7 +371,8 @@ mod tests {
 
     #[test]
     fn the_options_of_instances_are_all_listed() {
-        const OF_THE_PROGRAM: [&str; 5] = ["net", "help", "intercept", "trace", "host-loopback"];
+        const OF_THE_PROGRAM: [&str; 7] =
+            ["net", "help", "intercept", "trace", "host-loopback", "keep-fd", "no-host-sockets"];
         let run = Cli::command();
         let run = run.find_subcommand("run").unwrap();
         let options: Vec<&str> = run

@@ -81,6 +81,25 @@ fn sockets() {
 }
 
 #[test]
+fn unix_sockets_without_names() {
+    let asked = |number: libc::c_long, family: libc::c_int, kind: libc::c_int| {
+        let arguments = [family, kind, 0].map(|one| u64::from(one.cast_unsigned()));
+        run(&WITHOUT_UNIX, ARCH, number as u32, Some(arguments)).unwrap()
+    };
+    let no = errno(libc::EPERM);
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_SEQPACKET] {
+        assert_eq!(asked(libc::SYS_socket, libc::AF_UNIX, kind), no);
+        assert_eq!(asked(libc::SYS_socket, libc::AF_INET, kind), ALLOW);
+        let expected = if kind == libc::SOCK_DGRAM { no } else { ALLOW };
+        for flags in [0, libc::SOCK_CLOEXEC, libc::SOCK_NONBLOCK, flags] {
+            assert_eq!(asked(libc::SYS_socketpair, libc::AF_UNIX, kind | flags), expected);
+        }
+    }
+    assert_eq!(asked(libc::SYS_connect, libc::AF_UNIX, 0), ALLOW);
+}
+
+#[test]
 fn netlink_by_protocol() {
     let none = errno(libc::EPROTONOSUPPORT);
     let down = errno(libc::ENETDOWN);

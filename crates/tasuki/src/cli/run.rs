@@ -14,9 +14,9 @@ use crate::runtime_dir::InstanceName;
 ///
 /// Without --net, the program gets an instance of its own, which lives as long as the program: a
 /// new TAP device whose host side has the gateway's address, and a stack with the other one. Users
-/// who may not make a TAP device get passt instead, if it is installed. Either way the program
-/// reaches the host's services at the gateway's address. tasuki passes signals on, ends with the
-/// program's exit code and leaves nothing behind.
+/// who may not make a TAP device get passt instead, if it is installed. Over a TAP device the
+/// program reaches the host's services at the gateway's address. tasuki passes signals on, ends
+/// with the program's exit code and leaves nothing behind.
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES, after_long_help = run_help())]
 pub(crate) struct RunArgs {
@@ -42,6 +42,15 @@ pub(crate) struct RunArgs {
     #[arg(value_delimiter = ',', default_missing_value = "10.0.2.2,fec0::2")]
     #[arg(value_parser = host_address)]
     pub(crate) host_loopback: Vec<IpAddr>,
+    /// Leave these open descriptors to the program although they are sockets of the host's network,
+    /// or io_urings; others of that kind are closed, but those of systemd's socket activation
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(i32).range(0..))]
+    pub(crate) keep_fd: Vec<i32>,
+    /// Keep the program from Unix sockets of the host: it makes no Unix socket but connected pairs,
+    /// and can neither trace nor signal processes outside (Linux 6.12)
+    #[arg(long)]
+    pub(crate) no_host_sockets: bool,
     #[command(flatten)]
     pub(crate) options: InstanceOptions,
     /// The program and its arguments

@@ -4,6 +4,8 @@
 //! calls with a relay, which is the way of everything else ([`relay`]). In mode `library` there is
 //! no relay, since the stack is inside of one program: the filter refuses.
 
+mod confinement;
+
 use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +15,7 @@ use abi::network::ResolverStatus;
 use relay::ChildRelay;
 use relay::trace::STDERR;
 
+use self::confinement::Confinement;
 use super::relay::WaitingRelay;
 use crate::cli::{Intercept, RelayArgs, RunArgs};
 use crate::config::Mode;
@@ -29,7 +32,8 @@ use crate::supervisor::{Instance, Signals, Supervisor, Workload, cannot_execute}
 /// # Errors
 /// The reason why it could not run.
 pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
-    let RunArgs { net, intercept, trace, output, host_loopback, options, program } = args;
+    let confinement = Confinement::begin(&args)?;
+    let RunArgs { net, intercept, trace, output, host_loopback, options, program, .. } = args;
     let trace = trace.or(output);
     let Some((name, arguments)) = program.split_first() else {
         return Err(Failure::new(Code::Usage, "no program is given"));
@@ -48,8 +52,7 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
     // Faults in the program or the configuration are reported before anything is made.
     if let Some(net) = net {
         let found = program::find(name, Reach::of(intercept))?;
-        let mut command = Command::new(found.path);
-        command.arg0(name).args(arguments);
+        let command = confinement.command(&found, name, arguments)?;
         let trace = begin_trace(trace)?;
         return Err(join(
             &net,
@@ -74,8 +77,7 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
     }
     let reach = if library { Reach::Shim } else { Reach::of(intercept) };
     let found = program::find(name, reach)?;
-    let mut command = Command::new(found.path);
-    command.arg0(name).args(arguments);
+    let mut command = confinement.command(&found, name, arguments)?;
     let trace = begin_trace(trace)?;
     let how = if library { Intercept::Preload } else { intercept };
     let mut interception = Interception::new((how, host_loopback), trace, found.dynamic);
