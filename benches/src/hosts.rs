@@ -453,7 +453,7 @@ fn words(
         }
         Device::Veth(kind) => add(&["--offload", "off", "--nic", &format!("{kind}:{VETH}")]),
         Device::Wire => add(&["--nic", &format!("wire:{}", wire.display())]),
-        Device::Passt => add(&["--nic", "passt:", "--gateway", PASST_HOST]),
+        Device::Passt => add(&["--nic", "passt:host", "--gateway", PASST_HOST]),
         // Programs join instances, whose words are elsewhere.
         Device::Bridge => {}
     }

@@ -73,7 +73,8 @@ fn a_user_without_rights_reaches_the_host_at_the_first_try() {
     let url = format!("http://{HOST}:8000/file");
     // With a directory of the user's, and without any.
     for variables in [&["XDG_RUNTIME_DIR=/run/home"][..], &[]] {
-        let curl = as_user(&world, variables, &["run", "--", "curl", "-sS", "-o", "back", &url]);
+        let words = ["run", "--host-loopback", "--", "curl", "-sS", "-o", "back", &url];
+        let curl = as_user(&world, variables, &words);
         let _ = Running::start(curl).finish().success();
         assert_eq!(sha256(&at_home(&world, "back")), sha256(&world.path("file")));
         fs::remove_file(at_home(&world, "back")).unwrap();
@@ -84,6 +85,40 @@ fn a_user_without_rights_reaches_the_host_at_the_first_try() {
     finish(&world);
 }
 
+/// Where clouds give a machine its secrets.
+const METADATA: &str = "169.254.169.254";
+
+/// Without the user's word, passt leads neither to servers on the host's own loopback nor to
+/// metadata.
+#[test]
+fn the_hosts_loopback_and_metadata_are_out_of_reach() {
+    let Some(world) = world() else { return };
+    let _ = world.run(&["ip", "addr", "add", &format!("{METADATA}/32"), "dev", "up0"]).success();
+    std::fs::write(world.path("file"), "of the host").unwrap();
+    let server = world.http_server();
+    let fetch = |options: &[&str], host: &str| {
+        let url = format!("http://{host}:8000/file");
+        let curl = ["--", "curl", "-sS", "--connect-timeout", "10", &url];
+        let words = [&["run"], options, &curl].concat();
+        Running::start(as_user(&world, &[], &words)).finish()
+    };
+    for host in [HOST, METADATA] {
+        let said = fetch(&[], host);
+        assert!(!said.status.success() && said.stdout.is_empty(), "{host}: {said}");
+        for options in [&["--host-loopback"][..], &["--nic", "passt:host"]] {
+            let said = fetch(options, host).success();
+            assert_eq!(said.stdout, "of the host", "{host} {options:?}: {said}");
+        }
+    }
+    let refused = fetch(&[], METADATA);
+    assert!(refused.stderr.contains("Failed to connect"), "at once: {refused}");
+    // Other addresses of the host are those of any machine.
+    let said = fetch(&[], "192.0.2.1").success();
+    assert_eq!(said.stdout, "of the host", "{said}");
+    drop(server);
+    finish(&world);
+}
+
 #[test]
 fn a_users_instance_is_shared_and_sends_too() {
     let Some(world) = world() else { return };
@@ -91,7 +126,7 @@ fn a_users_instance_is_shared_and_sends_too() {
     let sink = world.spawn(&world.script("sink.py", &["0.0.0.0", "8000"]));
     let _ = sink.line("ready");
     let user = |words: &[&str]| Running::start(as_user(&world, &[], words)).finish().success();
-    let _ = user(&["up", "--mode", "fused", "mine"]);
+    let _ = user(&["up", "--mode", "fused", "--nic", "passt:host", "mine"]);
     let url = format!("http://{HOST}:8000/file");
     let _ = user(&["run", "--net", "mine", "--", "curl", "-sS", "-T", "file", &url]);
     let digest = sha256(&at_home(&world, "file"));
@@ -172,7 +207,8 @@ fn a_user_without_rights_sees_the_instances_name_servers() {
         true => ("10.1.2.3", "id -u; cat /etc/resolv.conf; getent ahostsv4 far"),
         false => ("search example\n", "id -u; cat /etc/resolv.conf"),
     };
-    let words = ["run", "--dns", HOST, "--dns-search", "example", "--", "sh", "-c", look_up];
+    let words = ["run", "--host-loopback", "--dns", HOST, "--dns-search", "example"];
+    let words = [&words[..], &["--", "sh", "-c", look_up]].concat();
     let said = Running::start(as_user(&world, &[], &words)).finish().success();
     for line in [&*format!("{USER}\n"), &format!("nameserver {HOST}\n"), last] {
         assert!(said.stdout.contains(line), "{line}: {said}");

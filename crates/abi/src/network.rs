@@ -82,7 +82,8 @@ impl From<Prefixed> for String {
 pub struct RouteSettings {
     /// The destinations.
     pub to: Prefixed,
-    /// The router; `None` if the destinations are on the link.
+    /// The router; `None` if the destinations are on the link. The unspecified address: they are
+    /// unreachable.
     pub via: Option<IpAddr>,
     /// Of routes with the same destinations, the stack takes the one with the least metric.
     pub metric: u32,

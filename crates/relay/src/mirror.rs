@@ -73,7 +73,8 @@ impl Mirror {
 
     /// Shows the routes of the instance. The kernel adds those of the links' own networks.
     pub(crate) fn show_routes(&mut self, routes: &RouteSocket, network: &NetworkStatus) {
-        let wanted: Vec<_> = network.routes.iter().filter(|one| one.via.is_some()).collect();
+        let by_router = |one: &&RouteStatus| one.via.is_some_and(|router| !router.is_unspecified());
+        let wanted: Vec<_> = network.routes.iter().filter(by_router).collect();
         if wanted.iter().copied().eq(&self.shown) {
             return;
         }

@@ -28,6 +28,9 @@ pub(crate) enum Kind {
     Xdp,
 }
 
+/// Behind `passt:`: programs reach this host's own loopback.
+const HOST: &str = "host";
+
 /// The properties of a kind.
 struct Row {
     kind: Kind,
@@ -48,7 +51,7 @@ struct Row {
 /// Every kind.
 const KINDS: &[Row] = &[
     Row { kind: Kind::Tap, word: "tap", host_end: true, shared: false, check: check_interface },
-    Row { kind: Kind::Passt, word: "passt", host_end: true, shared: false, check: check_nothing },
+    Row { kind: Kind::Passt, word: "passt", host_end: true, shared: false, check: check_host },
     Row { kind: Kind::Pcap, word: "pcap", host_end: false, shared: false, check: check_replay },
     Row { kind: Kind::Wire, word: "wire", host_end: false, shared: false, check: check_socket },
     Row {
@@ -124,6 +127,11 @@ impl Device {
         Self { kind: Kind::Passt, target: String::new() }
     }
 
+    /// Does the gateway's address lead to this host's own loopback?
+    pub(crate) fn reaches_host_loopback(&self) -> bool {
+        self.kind == Kind::Passt && self.target == HOST
+    }
+
     /// Which back end.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
@@ -190,11 +198,11 @@ fn check_interface(name: &str) -> Result<(), String> {
     Err(format!("`{name}` cannot be a device name: 1 to 15 bytes, no space, / : or %"))
 }
 
-fn check_nothing(target: &str) -> Result<(), String> {
-    if target.is_empty() {
+fn check_host(target: &str) -> Result<(), String> {
+    if target.is_empty() || target == HOST {
         return Ok(());
     }
-    Err(format!("nothing is to be behind `passt:`, not `{target}`"))
+    Err(format!("nothing is to be behind `passt:`, or `{HOST}`, not `{target}`"))
 }
 
 fn check_replay(target: &str) -> Result<(), String> {
@@ -230,7 +238,7 @@ mod tests {
             ("tap", "as in tap:tap"),
             ("eth:x", "device kind `eth` is not known; known: tap, "),
             ("tap:", "cannot be a device name"),
-            ("passt:x", "nothing is to be behind"),
+            ("passt:x", "nothing is to be behind `passt:`, or `host`"),
             ("pcap:", "lacks the file"),
             ("wire:", "cannot be the path of a socket"),
             ("tap:a b", "cannot be a device name"),
@@ -239,6 +247,8 @@ mod tests {
             assert!(text.parse::<Device>().unwrap_err().contains(said), "{text}");
         }
         assert_eq!(Device::passt().name(), "passt");
+        assert!("passt:host".parse::<Device>().unwrap().reaches_host_loopback());
+        assert!(!Device::passt().reaches_host_loopback());
         let here = std::env::current_dir().unwrap();
         let relative: Device = "wire:x/y".parse().unwrap();
         assert_eq!(relative.name(), here.join("x/y").to_str().unwrap());

@@ -67,6 +67,8 @@ pub(crate) struct LinkSettings {
     pub(crate) offload: bool,
     pub(crate) dhcp: bool,
     pub(crate) publish: Vec<Publish>,
+    /// Programs may reach this host's own loopback, also by `passt:`.
+    pub(crate) host_loopback: bool,
     addresses: Option<Addresses>,
     dad_transmits: Option<u8>,
 }
@@ -307,6 +309,7 @@ impl LinkSettings {
             fault,
             offload,
             publish: publish.0,
+            host_loopback: false,
             dhcp,
             addresses,
             dad_transmits: dad_transmits.and_then(|transmits| u8::try_from(transmits.0).ok()),

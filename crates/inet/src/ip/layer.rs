@@ -245,7 +245,8 @@ impl IpLayer {
         if route.source.is_some_and(|source| !interfaces.is_ours(source)) {
             return Err(Error::AddrNotAvailable);
         }
-        if let Some(gateway) = route.gateway {
+        // The unspecified one is no router.
+        if let Some(gateway) = route.gateway.filter(|gateway| !gateway.is_unspecified()) {
             // RFC 1122 3.3.1.1: the first hop is on the link. All of fe80::/10 is.
             let next = self.routes.look_up(gateway, Some(route.interface));
             let on_link = next.is_some_and(|next| next.gateway.is_none());

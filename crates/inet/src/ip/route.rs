@@ -25,7 +25,8 @@ const LOOPBACK_MTU: u16 = u16::MAX;
 pub struct Route {
     /// The destinations; of prefix 0 for the default route, of full length for a host.
     pub network: Cidr,
-    /// The router, on the interface's link; `None` if destinations are themselves on the link.
+    /// The router, on the interface's link; `None` if destinations are themselves on the link. The
+    /// unspecified address is no router: destinations are unreachable, whatever other routes say.
     pub gateway: Option<IpAddr>,
     /// Where packets leave.
     pub interface: InterfaceId,
@@ -184,6 +185,9 @@ impl Routes {
         let interface = interfaces.get(usize::from(id.0)).filter(|interface| interface.is_up());
         let interface = interface.ok_or(Error::NetUnreachable)?;
         let next = route.and_then(|route| route.gateway).unwrap_or(ip);
+        if next.is_unspecified() {
+            return Err(Error::NetUnreachable);
+        }
         let hop = if is_limited_broadcast(ip) || interface.is_broadcast(ip) {
             Hop::Group(Mac::BROADCAST)
         } else if ip.is_multicast() {

@@ -12,9 +12,10 @@ use crate::publish::Publish;
 
 // In strings, since rustdoc takes brackets for links.
 const NIC_HELP: &str = "Network device: tap:NAME (made by Tasuki), packet:INTERFACE (the host's, \
-    as one more station there), xdp:INTERFACE (taken over), passt: (needs no right), wire:SOCKET \
-    (a link to another instance), pcap:FILE[,OUTPUT][,fast][,delay=SECONDS] (a capture file) \
-    [default: tap:tasuki0, tap:tasuki1, ..., or passt: for users who may not make a TAP device]";
+    as one more station there), xdp:INTERFACE (taken over), passt: (needs no right; passt:host \
+    also reaches the host's own loopback), wire:SOCKET (a link to another instance), \
+    pcap:FILE[,OUTPUT][,fast][,delay=SECONDS] (a capture file) [default: tap:tasuki0, tap:tasuki1, \
+    ..., or passt: for users who may not make a TAP device]";
 const PUBLISH_HELP: &str = "Ports of the host that lead to the stack, with passt: \
     [ADDRESS:]PORT[:STACK-PORT][/udp]";
 

@@ -141,8 +141,10 @@ fn route_text(route: &RouteStatus) -> String {
         (_, true) => to.address.to_string(),
         _ => to.to_string(),
     };
-    if let Some(via) = via {
-        let _ = write!(text, " via {via}");
+    match via {
+        Some(none) if none.is_unspecified() => text.insert_str(0, "unreachable "),
+        Some(via) => text += &format!(" via {via}"),
+        None => {}
     }
     let _ = write!(text, " dev {interface}");
     if via.is_none() {
@@ -248,6 +250,7 @@ mod tests {
         let table = [
             (route("0.0.0.0/0", "10.0.0.1", 0), "default via 10.0.0.1 dev eth0\n"),
             (route("::/0", "fe80::1", 9), "default via fe80::1 dev eth0 metric 9\n"),
+            (route("169.254.0.0/16", "0.0.0.0", 0), "unreachable 169.254.0.0/16 dev eth0\n"),
             (route("10.0.0.0/24", "", 0), "10.0.0.0/24 dev eth0 scope link\n"),
             (route("192.0.2.1/32", "10.0.0.9", 0), "192.0.2.1 via 10.0.0.9 dev eth0\n"),
         ];

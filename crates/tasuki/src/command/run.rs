@@ -60,7 +60,8 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
             command,
         ));
     }
-    let settings = Settings::new(InstanceName::of_run(std::process::id()), &options)?;
+    let mut settings = Settings::new(InstanceName::of_run(std::process::id()), &options)?;
+    settings.links.iter_mut().for_each(|link| link.host_loopback = !host_loopback.is_empty());
     let library = settings.mode == Mode::Library;
     if library && intercept == Intercept::Seccomp {
         let sentence = "mode library has no relay: use another --mode, or --intercept auto";

@@ -87,7 +87,7 @@ pub(super) fn open(
                 tap::open_queues(device.name(), wanted.offload).map_err(|e| tap_failure(&e))?;
             made_tap(device, fds, wanted, addresses)
         }
-        Kind::Passt => start_passt(wanted, addresses),
+        Kind::Passt => start_passt(device, wanted, addresses),
         Kind::Pcap => open_files(device),
         Kind::Wire => {
             let (opener, fd) = WireOpener::new(Path::new(device.name()))
@@ -115,18 +115,20 @@ fn without_rights(
     why: &Failure,
 ) -> Result<OpenedDevice, Failure> {
     tracing::debug!(%why, "no TAP device: passt is to connect this host's network");
-    start_passt(wanted, addresses).map_err(|failure| match failure.code {
+    start_passt(Device::passt(), wanted, addresses).map_err(|failure| match failure.code {
         Code::Rights => Failure::new(Code::Rights, format!("{why}; {failure}")),
         _ => failure,
     })
 }
 
 fn start_passt(
+    device: Device,
     wanted: &settings::LinkSettings,
     addresses: &Addresses,
 ) -> Result<OpenedDevice, Failure> {
-    let (passt, fd) = Passt::start(addresses, wanted.mtu, &wanted.publish)?;
-    let device = OpenedDevice::new(Device::passt(), vec![fd]);
+    let reaches = wanted.host_loopback || device.reaches_host_loopback();
+    let (passt, fd) = Passt::start(addresses, wanted.mtu, &wanted.publish, reaches)?;
+    let device = OpenedDevice::new(device, vec![fd]);
     Ok(OpenedDevice { _passt: Some(passt), ..device })
 }
 

@@ -296,10 +296,15 @@ impl Instance {
                 umem: link.frames.umem.is_some(),
                 busy_poll: settings.busy_poll,
             });
+            let mut routes = link.addresses.all_routes(u32::from(number) * METRIC_STEP);
+            let reaches = wanted.host_loopback || link.device.device.reaches_host_loopback();
+            if link.device.device.kind() == Kind::Passt && !reaches {
+                routes.extend(passt::routes_away(settings.ipv6 != Ipv6Mode::Off));
+            }
             let interface = InterfaceSettings {
                 name: interface_name(number),
                 addresses: link.addresses.stack.iter().map(|cidr| cidr.prefixed()).collect(),
-                routes: link.addresses.all_routes(u32::from(number) * METRIC_STEP),
+                routes,
                 dhcp: wanted.dhcp,
                 dad_transmits: wanted.dad_transmits(link.device.device.kind()),
                 awaits_router: link.device.device.kind() == Kind::Passt

@@ -2,16 +2,20 @@
 //!
 //! The supervisor starts it as the user's own process, with one end of a socket pair; the driver
 //! gets the other. passt ends by itself when that end is closed, and is killed when the instance is
-//! dropped before. Stack and passt get the same addresses, so no DHCP is needed. To the stack the
-//! host is at the gateway's address, as behind a TAP device.
+//! dropped before. Stack and passt get the same addresses, so no DHCP is needed.
+//!
+//! passt can lead the gateway's address to the host's own loopback, where servers trust whoever
+//! connects. It does so only if the user wants that. Likewise the stack has no route to addresses
+//! at which clouds give a machine its secrets ([`METADATA`]): on the host's behalf passt would ask.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek as _};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
+use abi::network::{Prefixed, RouteSettings};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
 use rustix::io::{Errno, FdFlags};
@@ -20,6 +24,23 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use crate::exit::{Code, Failure};
 use crate::network::Addresses;
 use crate::publish::Publish;
+
+/// Link-local destinations, which no router forwards (RFC 3927 2.7), and the servers of metadata
+/// that clouds have at addresses of IPv6.
+const METADATA: [(IpAddr, u8); 3] = [
+    (IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)), 16),
+    (IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)), 128),
+    (IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)), 128),
+];
+
+/// Routes of a stack that is not to reach the host's metadata.
+pub(super) fn routes_away(ipv6: bool) -> impl Iterator<Item = RouteSettings> {
+    METADATA.into_iter().filter(move |(to, _)| ipv6 || to.is_ipv4()).map(|(address, prefix)| {
+        let nowhere = if address.is_ipv4() { Prefixed::ALL_V4 } else { Prefixed::ALL_V6 };
+        let to = Prefixed { address, prefix };
+        RouteSettings { to, via: Some(nowhere.address), metric: 0 }
+    })
+}
 
 /// How long it may take to answer for the first time.
 const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
@@ -35,7 +56,8 @@ pub(super) struct Passt {
 }
 
 impl Passt {
-    /// Starts it and waits until it answers. Also returns the driver's end of the stream.
+    /// Starts it and waits until it answers. Also returns the driver's end of the stream. With
+    /// `host_loopback` the gateway's address leads to the host's loopback.
     ///
     /// # Errors
     /// [`Code::Rights`] when it is not installed; its own message when it cannot work here.
@@ -43,6 +65,7 @@ impl Passt {
         addresses: &Addresses,
         mtu: u16,
         publish: &[Publish],
+        host_loopback: bool,
     ) -> Result<(Self, OwnedFd), Failure> {
         let failed = |what: &str, errno: Errno| Failure::system(format!("{what} for passt"), errno);
         let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
@@ -57,6 +80,7 @@ impl Passt {
             .map_err(|errno| failed("pass on a socket", errno))?;
         let mut command = Command::new("passt");
         command.args(["--foreground", "--quiet", "--fd", &theirs.as_raw_fd().to_string()]);
+        command.args((!host_loopback).then_some("--no-map-gw"));
         command.args(arguments(addresses, mtu)).args(publish.iter().flat_map(published));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         command.env_remove("LD_PRELOAD").process_group(0).current_dir("/");
@@ -227,6 +251,14 @@ mod tests {
             "--mtu 1400 --address 10.9.0.2 --netmask 24 --gateway 10.9.0.1 \
              --address fd00::2 --gateway fd00::1"
         );
+    }
+
+    #[test]
+    fn metadata_is_out_of_reach() {
+        let shown = |ipv6| routes_away(ipv6).map(|route| route.to.to_string()).collect::<Vec<_>>();
+        assert_eq!(shown(false), ["169.254.0.0/16"]);
+        assert_eq!(shown(true)[1..], ["fd00:ec2::254/128", "fd20:ce::254/128"]);
+        assert!(routes_away(true).all(|route| route.via.is_some_and(|via| via.is_unspecified())));
     }
 
     #[test]

@@ -60,6 +60,20 @@ fn the_longest_prefix_wins() {
 }
 
 #[test]
+fn a_route_can_say_that_a_network_is_unreachable() {
+    let interfaces = [interface(&[Cidr::new([10, 0, 0, 2], 8)])];
+    let router = Route::default([10, 0, 0, 1].into(), InterfaceId(0));
+    let refused = Route {
+        gateway: Some([0, 0, 0, 0].into()),
+        ..Route::on_link(Cidr::new([169, 254, 0, 0], 16), InterfaceId(0))
+    };
+    let routes = table(&interfaces, &[router, refused]);
+    let hop = |ip: [u8; 4]| routes.find(&to(ip), None, &interfaces).map(|path| path.hop);
+    assert_eq!(hop([169, 254, 169, 254]), Err(Error::NetUnreachable));
+    assert_eq!(hop([169, 253, 0, 1]), Ok(Hop::Neighbour([10, 0, 0, 1].into())));
+}
+
+#[test]
 fn without_a_router_other_networks_are_unreachable() {
     let interfaces = [interface(&[Cidr::new([10, 0, 0, 2], 24)])];
     let routes = table(&interfaces, &[]);
