@@ -119,6 +119,26 @@ pub(crate) fn end_cached(fresh: bool) {
     unsafe { real::close(cached) };
 }
 
+/// A Unix stream without another end. `flags`: SOCK_NONBLOCK and SOCK_CLOEXEC.
+///
+/// # Errors
+/// The kernel's: EMFILE, ENFILE, ENOMEM.
+pub(crate) fn hung_up(flags: c_int) -> Outcome<c_int> {
+    let kind = libc::SOCK_STREAM | flags;
+    // SAFETY: no pointers.
+    match errno::check(unsafe { real::socket(libc::AF_UNIX, kind, 0) }) {
+        // The program is kept from Unix sockets that could have names (`--no-host-sockets`).
+        Err(Errno::PERM) => {}
+        made => return made,
+    }
+    let mut ends = [-1; 2];
+    // SAFETY: room for two descriptors.
+    errno::check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
+    // SAFETY: made above, and nobody else's.
+    unsafe { real::close(ends[1]) };
+    Ok(ends[0])
+}
+
 /// Makes the descriptor that is always ready, before the first socket: later there may be no number
 /// for it.
 #[inline]
@@ -128,9 +148,7 @@ pub(crate) fn prepare_ready_one() -> Outcome<()> {
 
 #[cold]
 fn make_ready() -> Outcome<()> {
-    let flags = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-    // SAFETY: no pointers.
-    let low = errno::check(unsafe { real::socket(libc::AF_UNIX, flags, 0) })?;
+    let low = hung_up(libc::SOCK_CLOEXEC)?;
     let floor = libc::c_ulong::from(instance::own_fd_floor().unsigned_abs());
     // SAFETY: the command takes an int, the least number that it may give.
     let high = errno::check(unsafe { real::fcntl(low, libc::F_DUPFD_CLOEXEC, floor) });

@@ -14,10 +14,9 @@
 use core::ffi::c_int;
 use std::sync::Arc;
 
-use rustix::io::Errno;
 use sockets::SocketKind;
 
-use crate::descriptors::{Descriptor, TABLE, end_cached, install, prepare_ready_one};
+use crate::descriptors::{Descriptor, TABLE, end_cached, hung_up, install, prepare_ready_one};
 use crate::errno::{self, Outcome};
 use crate::open_socket::OpenSocket;
 use crate::{always_ready, cached_placeholder, instance, real};
@@ -50,13 +49,7 @@ impl Placeholder {
             // The last number below the limit may be the cached one's.
             end_cached(false);
         }
-        // SAFETY: no pointers.
-        match errno::check(unsafe { real::socket(libc::AF_UNIX, libc::SOCK_STREAM | flags, 0) }) {
-            // The program is kept from Unix sockets with names (`--no-host-sockets`).
-            Err(Errno::PERM) => one_of_pair(flags),
-            made => made,
-        }
-        .map(|fd| Self { fd, cached: false })
+        hung_up(flags).map(|fd| Self { fd, cached: false })
     }
 
     /// It stands for `socket` from now on. Returns its number.
@@ -72,18 +65,6 @@ impl Placeholder {
         core::mem::forget(self);
         Ok(fd)
     }
-}
-
-/// A connected stream whose other end is closed.
-#[cold]
-fn one_of_pair(flags: c_int) -> Outcome<c_int> {
-    let mut ends = [-1; 2];
-    let kind = libc::SOCK_STREAM | flags;
-    // SAFETY: room for two descriptors.
-    errno::check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
-    // SAFETY: made above, and nobody else's.
-    unsafe { real::close(ends[1]) };
-    Ok(ends[0])
 }
 
 impl Drop for Placeholder {
