@@ -1,9 +1,9 @@
 //! The wire format (RFC 9293 3.1, 3.2; options of RFC 7323 and RFC 2018).
 //!
 //! [`SegmentRepr`] holds the legal values of a header. [`SegmentRepr::parse`] turns bytes into one.
-//! It refuses segments that are too short, have a bad checksum or an impossible option (MUST-7). It
-//! skips unknown options (MUST-6). [`SegmentRepr::emit`] writes a header whose checksum covers
-//! payload pieces that stay in place.
+//! It refuses segments that are too short or have a bad checksum. It skips unknown options (MUST-6)
+//! and those of a wrong length; an impossible length ends the options (MUST-7).
+//! [`SegmentRepr::emit`] writes a header whose checksum covers payload pieces that stay in place.
 
 use core::net::IpAddr;
 
@@ -69,9 +69,6 @@ pub enum SegmentError {
     /// The checksum does not fit.
     #[error("bad checksum")]
     Checksum,
-    /// An option's length is impossible.
-    #[error("an option has an impossible length")]
-    Options,
 }
 
 /// A segment's header.
@@ -199,56 +196,57 @@ impl SegmentRepr {
             joined: offload.segment,
             ..Self::default()
         };
-        repr.parse_options(options)?;
+        repr.parse_options(options);
         Ok(ParsedSegment { repr, payload })
     }
 
-    /// RFC 9293 3.2. An option of unknown kind is skipped (MUST-6); a length that cannot be makes
-    /// the segment unusable (MUST-7).
-    fn parse_options(&mut self, mut options: &[u8]) -> Result<(), SegmentError> {
+    /// RFC 9293 3.2. An option of unknown kind is skipped (MUST-6), as one whose length is wrong
+    /// for its kind. After a length that cannot be (MUST-7) nothing tells where the next option
+    /// is: as on Linux the rest is ignored, and the segment is not.
+    fn parse_options(&mut self, mut options: &[u8]) {
         while let [kind, rest @ ..] = options {
             match *kind {
-                END_OF_OPTIONS => break,
+                END_OF_OPTIONS => return,
                 NO_OPERATION => {
                     options = rest;
                     continue;
                 }
                 _ => {}
             }
-            let len = usize::from(*rest.first().ok_or(SegmentError::Options)?);
-            let value = options.get(2..len).ok_or(SegmentError::Options)?;
-            match (*kind, value) {
-                (MSS, &[a, b]) => self.mss = Some(u16::from_be_bytes([a, b])),
-                // RFC 7323 2.3: a larger shift counts as 14.
-                (WINDOW_SCALE, &[shift]) => self.window_scale = Some(shift.min(MAX_SCALE)),
-                (SACK_PERMITTED, &[]) => self.sack_permitted = true,
-                (TIMESTAMPS, &[a, b, c, d, e, f, g, h]) => {
-                    self.timestamps = Some(Timestamps {
-                        value: u32::from_be_bytes([a, b, c, d]),
-                        echo: u32::from_be_bytes([e, f, g, h]),
-                    });
-                }
-                (FAST_OPEN, cookie) if self.syn => self.take_fast_open(false, cookie),
-                (EXPERIMENT, value) if self.syn && value.starts_with(&EXPERIMENT_FAST_OPEN) => {
-                    self.take_fast_open(true, value.get(2..).unwrap_or_default());
-                }
-                (SACK, blocks) if !blocks.is_empty() && blocks.len() % 8 == 0 => {
-                    let edge = |at: &[u8]| {
-                        Seq::new(at.first_chunk().map_or(0, |edge| u32::from_be_bytes(*edge)))
-                    };
-                    for block in blocks.chunks_exact(8) {
-                        let (start, end) = block.split_at(4);
-                        self.sack.push(SackBlock { start: edge(start), end: edge(end) });
-                    }
-                }
-                (MSS | WINDOW_SCALE | SACK_PERMITTED | TIMESTAMPS | SACK, _) => {
-                    return Err(SegmentError::Options);
-                }
-                _ => {}
-            }
+            let len = usize::from(rest.first().copied().unwrap_or_default());
+            let Some(value) = options.get(2..len) else { return };
+            self.take_option(*kind, value);
             options = options.get(len..).unwrap_or_default();
         }
-        Ok(())
+    }
+
+    fn take_option(&mut self, kind: u8, value: &[u8]) {
+        match (kind, value) {
+            (MSS, &[a, b]) => self.mss = Some(u16::from_be_bytes([a, b])),
+            // RFC 7323 2.3: a larger shift counts as 14.
+            (WINDOW_SCALE, &[shift]) => self.window_scale = Some(shift.min(MAX_SCALE)),
+            (SACK_PERMITTED, &[]) => self.sack_permitted = true,
+            (TIMESTAMPS, &[a, b, c, d, e, f, g, h]) => {
+                self.timestamps = Some(Timestamps {
+                    value: u32::from_be_bytes([a, b, c, d]),
+                    echo: u32::from_be_bytes([e, f, g, h]),
+                });
+            }
+            (FAST_OPEN, cookie) if self.syn => self.take_fast_open(false, cookie),
+            (EXPERIMENT, value) if self.syn && value.starts_with(&EXPERIMENT_FAST_OPEN) => {
+                self.take_fast_open(true, value.get(2..).unwrap_or_default());
+            }
+            (SACK, blocks) if blocks.len() % 8 == 0 => {
+                let edge = |at: &[u8]| {
+                    Seq::new(at.first_chunk().map_or(0, |edge| u32::from_be_bytes(*edge)))
+                };
+                for block in blocks.chunks_exact(8) {
+                    let (start, end) = block.split_at(4);
+                    self.sack.push(SackBlock { start: edge(start), end: edge(end) });
+                }
+            }
+            _ => {}
+        }
     }
 
     /// RFC 7413 4.1.1: a cookie of impossible length is as none.

@@ -166,6 +166,79 @@ fn options_of_ip() {
     }
 }
 
+/// A frame with these bytes as the options of its TCP header, which has none.
+fn with_tcp_options(frame: &[u8], options: &[u8]) -> Vec<u8> {
+    let (head, payload) = frame.split_at(14 + 20 + 20);
+    let mut frame = [head, options, payload].concat();
+    let total = u16::try_from(frame.len() - 14).unwrap();
+    frame[16..18].copy_from_slice(&total.to_be_bytes());
+    frame[46] = u8::try_from((20 + options.len()) / 4).unwrap() << 4;
+    fix_ip(&mut frame);
+    fix_transport(&mut frame);
+    frame
+}
+
+/// RFC 9293 MUST-7: whatever the options are, the segment counts, as on Linux.
+#[test]
+fn malformed_options_of_tcp_silence_no_segment() {
+    let options: [&[u8]; 6] = [
+        &[2, 0, 5, 180],
+        &[2, 3, 5, 1],
+        &[2, 4, 5, 180, 8, 40, 1, 1],
+        &[4, 3, 1, 0, 2, 4, 5, 180],
+        &[1, 1, 1, 8],
+        &[5, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+    ];
+    for options in options {
+        let mut b = Host::b_knowing_a();
+        let listener = b.stack.open(SocketKind::Stream, 2).unwrap();
+        b.stack.bind(listener, at(IP_B, 80)).unwrap();
+        b.stack.listen(listener, 5).unwrap();
+        let plain = SegmentRepr { src_port: 9, dst_port: 80, window: 9000, ..Default::default() };
+        let take = |b: &mut Host, repr: SegmentRepr, payload: &[u8]| {
+            b.take(&with_tcp_options(&tcp_frame(&repr, payload), options));
+            b.pass(Duration::from_millis(300));
+            b.sent().iter().map(|frame| segment_of(frame)).next_back()
+        };
+        let syn = SegmentRepr { seq: Seq::new(100), syn: true, ..plain };
+        let answer = take(&mut b, syn, &[]).expect("a SYN-ACK");
+        assert!(answer.syn, "{options:?}");
+        let ack = Some(answer.seq + 1);
+        let next = |seq: u32| SegmentRepr { seq: Seq::new(seq), ack, ..plain };
+        take(&mut b, next(101), &[]);
+        let (server, _) = b.stack.accept(listener, 3).unwrap().expect("a connection");
+        let answer = take(&mut b, next(101), b"data").expect("an ACK");
+        assert_eq!(answer.ack, Some(Seq::new(105)), "{options:?}");
+        assert_eq!(b.received(server), b"data");
+        let answer = take(&mut b, SegmentRepr { fin: true, ..next(105) }, &[]).expect("an ACK");
+        assert_eq!(answer.ack, Some(Seq::new(106)), "{options:?}");
+        assert!(b.events_of(3).contains(&EventKind::Eof));
+        take(&mut b, SegmentRepr { rst: true, ..next(106) }, &[]);
+        assert_eq!(b.events_of(3), [EventKind::Failed(Error::BrokenPipe)]);
+        assert_eq!(b.counter("tcp.malformed"), 0);
+    }
+}
+
+/// The same for the answer to a SYN of our own.
+#[test]
+fn malformed_options_of_a_syn_ack_are_ignored() {
+    let mut b = Host::b_knowing_a();
+    let socket = b.stack.open(SocketKind::Stream, 1).unwrap();
+    b.stack.connect(b.now, socket, at(IP_A, 80)).unwrap();
+    let syn = segment_of(&b.sent()[0]);
+    let answer = SegmentRepr {
+        src_port: 80,
+        dst_port: syn.src_port,
+        seq: Seq::new(7),
+        ack: Some(syn.seq + 1),
+        syn: true,
+        window: 9000,
+        ..Default::default()
+    };
+    b.take(&with_tcp_options(&tcp_frame(&answer, &[]), &[3, 3, 7, 2, 3, 5, 4, 0]));
+    assert_eq!(b.events_of(1), [EventKind::Connected]);
+}
+
 #[derive(Debug, Clone)]
 enum Mutation {
     Set(prop::sample::Index, u8),
