@@ -10,12 +10,21 @@ pub(crate) const HEADER: usize = smoltcp::wire::ETHERNET_HEADER_LEN;
 /// A hardware address.
 pub(crate) type Mac = EthernetAddress;
 
+/// Length of the tag of IEEE 802.1Q between the header's addresses and the payload type, bytes.
+pub(crate) const TAG: usize = 4;
+/// The types that say that a tag follows (IEEE 802.1Q 9.5).
+const TAGS: [EthernetProtocol; 2] =
+    [EthernetProtocol::Unknown(0x8100), EthernetProtocol::Unknown(0x88a8)];
+
 /// The payload type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EtherPayload {
     Arp,
     Ipv4,
     Ipv6,
+    /// The tag of no VLAN, which only says how urgent the frame is, and then the payload of
+    /// [`behind_tag`].
+    Priority,
 }
 
 /// A frame for this host. Its payload starts at [`HEADER`].
@@ -48,9 +57,24 @@ pub(crate) fn parse(frame: &[u8], ours: Mac) -> Result<ReceivedFrame, IgnoreReas
         EthernetProtocol::Arp => EtherPayload::Arp,
         EthernetProtocol::Ipv4 => EtherPayload::Ipv4,
         EthernetProtocol::Ipv6 => EtherPayload::Ipv6,
+        tag if TAGS.contains(&tag) && behind_tag(frame).is_some() => EtherPayload::Priority,
         _ => return Err(IgnoreReason::UnknownType),
     };
     Ok(ReceivedFrame { carries, to_group })
+}
+
+/// The payload type behind the tag of a frame that has one. `None` if the tag names a VLAN (IEEE
+/// 802.1Q 9.6): this host is on none.
+pub(crate) fn behind_tag(frame: &[u8]) -> Option<EtherPayload> {
+    let &[high, low, a, b] = frame.get(HEADER..)?.first_chunk()?;
+    let vlan = u16::from_be_bytes([high, low]) & 0x0fff;
+    match EthernetProtocol::from(u16::from_be_bytes([a, b])) {
+        _ if vlan != 0 => None,
+        EthernetProtocol::Arp => Some(EtherPayload::Arp),
+        EthernetProtocol::Ipv4 => Some(EtherPayload::Ipv4),
+        EthernetProtocol::Ipv6 => Some(EtherPayload::Ipv6),
+        _ => None,
+    }
 }
 
 /// The payload type of a frame of this host.
@@ -68,6 +92,8 @@ pub(crate) fn emit(carries: EtherPayload, source: Mac, destination: Mac, head: &
         EtherPayload::Arp => EthernetProtocol::Arp,
         EtherPayload::Ipv4 => EthernetProtocol::Ipv4,
         EtherPayload::Ipv6 => EthernetProtocol::Ipv6,
+        // This host tags no frame.
+        EtherPayload::Priority => EthernetProtocol::Unknown(0),
     };
     let repr = EthernetRepr { src_addr: source, dst_addr: destination, ethertype };
     repr.emit(&mut EthernetFrame::new_unchecked(head));

@@ -34,13 +34,41 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let Some(received) = self.cx.link.handle_frame(interface, head, len) else { return };
         let origin = Origin { interface, to_group: received.to_group, looped: false };
         match received.carries {
-            EtherPayload::Arp => self.handle_arp(now, interface, head, out),
+            EtherPayload::Arp => {
+                self.handle_arp(now, interface, head.get(ethernet::HEADER..), out);
+            }
             EtherPayload::Ipv4 => {
                 self.handle_ipv4(now, origin, head, (Frame::One(frame), ethernet::HEADER), out);
             }
             EtherPayload::Ipv6 => {
                 self.handle_ipv6(now, origin, head, (Frame::One(frame), ethernet::HEADER), out);
             }
+            EtherPayload::Priority => self.handle_tagged(now, origin, head, frame, out),
+        }
+    }
+
+    /// Handles a frame with a priority tag, as one without.
+    #[cold]
+    fn handle_tagged(
+        &mut self,
+        now: Instant,
+        origin: Origin,
+        head: &[u8],
+        frame: R,
+        out: &mut dyn Egress<T>,
+    ) {
+        let at = ethernet::HEADER + ethernet::TAG;
+        match ethernet::behind_tag(head) {
+            Some(EtherPayload::Arp) => {
+                self.handle_arp(now, origin.interface, head.get(at..), out);
+            }
+            Some(EtherPayload::Ipv4) => {
+                self.handle_ipv4(now, origin, head, (Frame::One(frame), at), out);
+            }
+            Some(EtherPayload::Ipv6) => {
+                self.handle_ipv6(now, origin, head, (Frame::One(frame), at), out);
+            }
+            Some(EtherPayload::Priority) | None => {}
         }
     }
 
@@ -58,8 +86,15 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.copy = copy;
     }
 
-    fn handle_arp(&mut self, now: Instant, id: InterfaceId, frame: &[u8], out: &mut dyn Egress<T>) {
-        let packet = frame.get(ethernet::HEADER..).unwrap_or_default();
+    /// Handles an ARP packet; `None` for none at all.
+    fn handle_arp(
+        &mut self,
+        now: Instant,
+        id: InterfaceId,
+        packet: Option<&[u8]>,
+        out: &mut dyn Egress<T>,
+    ) {
+        let packet = packet.unwrap_or_default();
         if let Some(lost) = self.cx.link.check_conflicts(now, id, packet, out) {
             self.handle_lost_address(now, lost, out);
         }
@@ -88,7 +123,7 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
             match carries {
                 EtherPayload::Ipv4 => self.handle_own_ipv4(now, origin, (frame, at), out),
                 EtherPayload::Ipv6 => self.handle_own_ipv6(now, origin, (frame, at), out),
-                EtherPayload::Arp => {}
+                EtherPayload::Arp | EtherPayload::Priority => {}
             }
         }
         waiting

@@ -166,6 +166,38 @@ fn options_of_ip() {
     }
 }
 
+/// Switches and hypervisors tag frames with a priority and no VLAN (IEEE 802.1Q 9.6).
+#[test]
+fn a_priority_tag_is_as_none() {
+    let tagged = |frame: &[u8], tag: [u8; 4]| [&frame[..12], &tag, &frame[12..]].concat();
+    for (tag, known) in [
+        ([0x81, 0, 0, 0], true),
+        ([0x81, 0, 0xe0, 0], true),
+        ([0x88, 0xa8, 0x10, 0], true),
+        ([0x81, 0, 0, 1], false),
+        ([0x81, 0, 0xef, 0xff], false),
+    ] {
+        let mut b = Host::b();
+        b.take(&tagged(&arp_frame(MAC_A, IP_A, IP_B, true), tag));
+        assert_eq!(b.sent().len(), usize::from(known), "an answer to {tag:?}");
+        let mut b = Host::b_knowing_a();
+        let socket = b.stack.open(SocketKind::Datagram, 9).unwrap();
+        b.stack.bind(socket, at(IP_B, 9)).unwrap();
+        b.take(&tagged(&udp_frame(7, 9, b"urgent"), tag));
+        b.take(&tagged(&echo_frame(b"x"), tag));
+        assert_eq!(b.received(socket).len(), if known { 6 } else { 0 });
+        assert_eq!(b.sent().len(), usize::from(known));
+        assert_eq!(b.counter("eth.unknown-type"), if known { 0 } else { 2 });
+    }
+    // Not two of them, and no half of one.
+    let mut b = Host::b();
+    let twice = tagged(&tagged(&echo_frame(b"x"), [0x81, 0, 0, 0]), [0x81, 0, 0, 0]);
+    for frame in [&twice[..], &twice[..15], &twice[..17]] {
+        b.take(frame);
+    }
+    assert_eq!(b.counter("eth.unknown-type"), 3);
+}
+
 /// A frame with these bytes as the options of its TCP header, which has none.
 fn with_tcp_options(frame: &[u8], options: &[u8]) -> Vec<u8> {
     let (head, payload) = frame.split_at(14 + 20 + 20);
