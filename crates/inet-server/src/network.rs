@@ -48,6 +48,9 @@ pub(crate) struct Network {
     settling: Vec<AwaitedInterface>,
     /// The core's count of duplicate addresses when the log was last brought up to date.
     duplicates: u64,
+    /// The same of ignored messages of DHCP servers, and whether a short lease was logged.
+    dhcp_ignored: u64,
+    short_lease_logged: bool,
 }
 
 impl Network {
@@ -159,6 +162,25 @@ impl Network {
                 }
             }
             *logged = duplicates;
+        }
+    }
+
+    /// Logs, once, that a DHCP server gives leases that are too short to be used.
+    pub(crate) fn log_short_leases(&mut self, engine: &Engine) {
+        let ignored = engine.stack.dhcp_ignored();
+        let same = std::mem::replace(&mut self.dhcp_ignored, ignored) == ignored;
+        if same || self.short_lease_logged {
+            return;
+        }
+        for InterfaceRecord { id, name, .. } in &self.interfaces {
+            if let Some(time) = engine.stack.dhcp_too_short(*id) {
+                let seconds = time.as_secs();
+                tracing::warn!(
+                    "the DHCP server on {name} gives leases of {seconds} s, which are refused: \
+                     let it give leases of 2 s or more"
+                );
+                self.short_lease_logged = true;
+            }
         }
     }
 

@@ -111,6 +111,7 @@ pub(crate) struct Client {
     refusals: u32,
     offer: Option<Box<DhcpLease>>,
     held: Option<Held>,
+    too_short: Option<Duration>,
     timer: Option<Instant>,
     actions: VecDeque<DhcpAction>,
 }
@@ -128,6 +129,7 @@ impl Client {
             refusals: 0,
             offer: None,
             held: None,
+            too_short: None,
             timer: None,
             actions: VecDeque::new(),
         }
@@ -140,6 +142,11 @@ impl Client {
     /// The lease in use.
     pub(crate) fn lease(&self) -> Option<&DhcpLease> {
         self.held.as_ref().filter(|held| held.used).map(|held| &*held.lease)
+    }
+
+    /// The length of the last lease that was refused because it is too short.
+    pub(crate) fn too_short(&self) -> Option<Duration> {
+        self.too_short
     }
 
     /// When the lease ends; `None` without a lease, and for one without an end.
@@ -313,8 +320,16 @@ impl Client {
     /// Handles a UDP payload from a server's port to the client's. True if it was a well-formed
     /// answer to the last request.
     pub(crate) fn handle(&mut self, now: Instant, bytes: &[u8], random: &mut Secret) -> bool {
-        let Some(reply) = wire::parse(bytes, self.mac, self.xid) else { return false };
+        let known = match self.state {
+            DhcpState::Requesting => self.offer.as_deref(),
+            _ => self.held.as_ref().map(|held| &*held.lease),
+        };
+        let Some(reply) = wire::parse(bytes, self.mac, self.xid, known) else { return false };
         match (self.state, reply) {
+            (_, DhcpReply::TooShort(time)) => {
+                self.too_short = Some(time);
+                return false;
+            }
             (DhcpState::Selecting, DhcpReply::Offer(offer)) if self.tries > 0 => {
                 // RFC 2131 4.4.1: the request has the same transaction number.
                 self.offer = Some(Box::new(offer));

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use core::time::Duration;
 
 use super::client::{Client, DhcpAction, DhcpState};
 use super::wire::DhcpLease;
@@ -97,6 +98,15 @@ impl DhcpLayer {
 
     pub(crate) fn lease(&self, interface: InterfaceId) -> Option<&DhcpLease> {
         self.find(interface)?.client.lease()
+    }
+
+    pub(crate) fn too_short(&self, interface: InterfaceId) -> Option<Duration> {
+        self.find(interface)?.client.too_short()
+    }
+
+    /// Messages that were ignored.
+    pub(crate) fn ignored(&self) -> u64 {
+        self.counters.dhcp_ignored
     }
 
     pub(crate) fn lease_end(&self, interface: InterfaceId) -> Option<Instant> {

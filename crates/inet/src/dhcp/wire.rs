@@ -29,7 +29,7 @@ const MOST_ROUTERS: usize = 4;
 const MOST_SERVERS: usize = 8;
 const MOST_ROUTES: usize = 32;
 /// Leases that end sooner are not worth having: asking again would be all that the client does.
-const SHORTEST_LEASE: Duration = Duration::from_secs(20);
+const SHORTEST_LEASE: Duration = Duration::from_secs(2);
 /// Smallest accepted MTU, bytes: every host can receive packets of this length (RFC 1122 3.3.2).
 const SMALLEST_MTU: u16 = 576;
 
@@ -109,10 +109,18 @@ pub(crate) enum DhcpReply {
     Offer(DhcpLease),
     Ack(DhcpLease),
     Nak { server: Ipv4Addr },
+    /// An offer or ACK of a lease that is too short.
+    TooShort(Duration),
 }
 
-/// Reads a message of a server to the client with this hardware address and transaction.
-pub(crate) fn parse(bytes: &[u8], mac: Mac, xid: u32) -> Option<DhcpReply> {
+/// Reads a message of a server to the client with this hardware address and transaction. `known`
+/// is the lease that it has, or was offered: what the message leaves out stays as it was.
+pub(crate) fn parse(
+    bytes: &[u8],
+    mac: Mac,
+    xid: u32,
+    known: Option<&DhcpLease>,
+) -> Option<DhcpReply> {
     let packet = DhcpPacket::new_checked(bytes).ok()?;
     let ours = packet.opcode() == DhcpOpCode::Reply
         && u16::from(packet.hardware_type()) == ETHERNET
@@ -125,27 +133,39 @@ pub(crate) fn parse(bytes: &[u8], mac: Mac, xid: u32) -> Option<DhcpReply> {
     }
     let options = DhcpOptions::collect(bytes)?;
     let server = options.address(code::SERVER).filter(|server| is_host(*server))?;
-    match DhcpMessageType::from(*options.get(code::MESSAGE_TYPE)?.first()?) {
-        DhcpMessageType::Offer => lease(packet.your_ip(), server, &options).map(DhcpReply::Offer),
-        DhcpMessageType::Ack => lease(packet.your_ip(), server, &options).map(DhcpReply::Ack),
+    let kind = DhcpMessageType::from(*options.get(code::MESSAGE_TYPE)?.first()?);
+    let known = known.filter(|known| known.address == packet.your_ip());
+    let offers = matches!(kind, DhcpMessageType::Offer | DhcpMessageType::Ack);
+    let lease = if offers { Some(lease(packet.your_ip(), server, &options, known)?) } else { None };
+    if let Some(short) = lease.as_ref().and_then(|lease| lease.lease)
+        && short < SHORTEST_LEASE
+    {
+        return Some(DhcpReply::TooShort(short));
+    }
+    match kind {
+        DhcpMessageType::Offer => lease.map(DhcpReply::Offer),
+        DhcpMessageType::Ack => lease.map(DhcpReply::Ack),
         DhcpMessageType::Nak => Some(DhcpReply::Nak { server }),
         _ => None,
     }
 }
 
-fn lease(address: Ipv4Addr, server: Ipv4Addr, options: &DhcpOptions) -> Option<DhcpLease> {
-    let prefix = match options.address(code::SUBNET_MASK) {
-        Some(mask) => prefix_of(mask)?,
-        None => class_prefix(address),
+fn lease(
+    address: Ipv4Addr,
+    server: Ipv4Addr,
+    options: &DhcpOptions,
+    known: Option<&DhcpLease>,
+) -> Option<DhcpLease> {
+    let prefix = match (options.address(code::SUBNET_MASK), known) {
+        (Some(mask), _) => prefix_of(mask)?,
+        (None, Some(known)) => known.prefix,
+        (None, None) => class_prefix(address),
     };
     if !is_host(address) || is_reserved(address, prefix) {
         return None;
     }
     let seconds = options.number(code::LEASE)?;
     let lease = (seconds != u32::MAX).then(|| Duration::from_secs(seconds.into()));
-    if lease.is_some_and(|lease| lease < SHORTEST_LEASE) {
-        return None;
-    }
     let (renew, rebind) = times(lease, options);
     let on_link = |router: Ipv4Addr| {
         is_host(router) && router != address && network(router, prefix) == network(address, prefix)
@@ -158,7 +178,7 @@ fn lease(address: Ipv4Addr, server: Ipv4Addr, options: &DhcpOptions) -> Option<D
     };
     let mtu =
         options.get(code::MTU).and_then(|bytes| Some(u16::from_be_bytes(*bytes.first_chunk()?)));
-    Some(DhcpLease {
+    let mut lease = DhcpLease {
         address,
         prefix,
         routers,
@@ -170,7 +190,29 @@ fn lease(address: Ipv4Addr, server: Ipv4Addr, options: &DhcpOptions) -> Option<D
         lease,
         renew,
         rebind,
-    })
+    };
+    if let Some(known) = known {
+        keep_parameters(&mut lease, options, known);
+    }
+    Some(lease)
+}
+
+/// Some servers send an ACK of a renewal with nothing but the times: the rest is as it was.
+fn keep_parameters(lease: &mut DhcpLease, options: &DhcpOptions, known: &DhcpLease) {
+    let lacks = |code| options.get(code).is_none();
+    if lacks(code::ROUTER) && lacks(code::ROUTES) {
+        lease.routers.clone_from(&known.routers);
+        lease.routes.clone_from(&known.routes);
+    }
+    if lacks(code::DNS) {
+        lease.dns.clone_from(&known.dns);
+    }
+    if lacks(code::DOMAIN) {
+        lease.domain.clone_from(&known.domain);
+    }
+    if lacks(code::MTU) {
+        lease.mtu = known.mtu;
+    }
 }
 
 /// T1 and T2, if they are in order, else RFC 2131 4.4.5's 1/2 and 7/8.

@@ -1,6 +1,7 @@
 //! DHCP and address conflict detection in the stack: messages in and out, leases applied.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::time::Duration;
 
 use smoltcp::wire::{IpProtocol, checksum};
 
@@ -62,6 +63,16 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// lease, and for a lease without an end.
     pub fn dhcp_lease_end(&self, interface: InterfaceId) -> Option<Instant> {
         self.dhcp.lease_end(interface)
+    }
+
+    /// The length of the last lease that the client of `interface` refused because it is too short.
+    pub fn dhcp_too_short(&self, interface: InterfaceId) -> Option<Duration> {
+        self.dhcp.too_short(interface)
+    }
+
+    /// Messages of DHCP servers that were ignored, on all interfaces.
+    pub fn dhcp_ignored(&self) -> u64 {
+        self.dhcp.ignored()
     }
 
     /// How far DHCP is; `None` if it is not on.

@@ -36,6 +36,11 @@ pub(in crate::dhcp) fn message(
 pub(in crate::dhcp) const USUAL: [(u8, &[u8]); 3] =
     [(54, &SERVER), (51, &[0, 0, 14, 16]), (1, &[255, 255, 255, 0])];
 
+/// Reads a message to a client without a lease.
+fn parse(bytes: &[u8], mac: Mac, xid: u32) -> Option<DhcpReply> {
+    super::parse(bytes, mac, xid, None)
+}
+
 fn offer_with(options: &[(u8, &[u8])]) -> Option<DhcpLease> {
     let all = [&USUAL[..], options].concat();
     match parse(&message(2, [10, 0, 0, 7], XID, &all), MAC, XID)? {
@@ -136,16 +141,14 @@ fn what_is_not_for_us_or_impossible_is_nothing() {
         options.iter_mut().find(|(known, _)| *known == code).unwrap().1 = data;
         parse(&message(5, [10, 0, 0, 7], XID, &options), MAC, XID)
     };
-    let table: [(u8, &[u8]); 9] = [
+    let table: [(u8, &[u8]); 7] = [
         (54, &[0, 0, 0, 0]),
         (54, &[255; 4]),
         (54, &[10, 0, 0]),
-        (51, &[0, 0, 0, 1]),
         (51, &[0, 0, 1]),
         (1, &[255, 0, 255, 0]),
         (1, &[0, 0, 0, 0]),
         (1, &[0, 0, 0, 255]),
-        (51, &[0, 0, 0, 19]),
     ];
     for (code, data) in table {
         assert_eq!(replaced(code, data), None, "{code} {data:?}");
@@ -231,4 +234,46 @@ proptest! {
             prop_assert!(lease.mtu.is_none_or(|mtu| mtu >= 576));
         }
     }
+}
+
+#[test]
+fn leases_of_seconds_are_taken_and_shorter_ones_named() {
+    let with = |seconds: u32| {
+        let options = [(54, &SERVER[..]), (51, &seconds.to_be_bytes())];
+        parse(&message(5, [10, 0, 0, 7], XID, &options), MAC, XID)
+    };
+    for seconds in [0, 1] {
+        let time = Duration::from_secs(seconds.into());
+        assert_eq!(with(seconds), Some(DhcpReply::TooShort(time)));
+    }
+    let Some(DhcpReply::Ack(lease)) = with(2) else { panic!("a lease") };
+    assert_eq!((lease.renew, lease.rebind), (Duration::from_secs(1), Duration::from_millis(1750)));
+}
+
+#[test]
+fn what_a_message_leaves_out_stays_as_it_was() {
+    let all: [(u8, &[u8]); 7] = [
+        USUAL[0],
+        USUAL[1],
+        USUAL[2],
+        (3, &SERVER),
+        (6, &SERVER),
+        (15, b"example.org"),
+        (26, &[5, 0]),
+    ];
+    let whole = message(5, [10, 0, 0, 7], XID, &all);
+    let Some(DhcpReply::Ack(known)) = parse(&whole, MAC, XID) else { panic!("a lease") };
+    let renewed = |yours, options: &[(u8, &[u8])]| {
+        let options = [&USUAL[..2], options].concat();
+        match super::parse(&message(5, yours, XID, &options), MAC, XID, Some(&known)) {
+            Some(DhcpReply::Ack(lease)) => lease,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(renewed([10, 0, 0, 7], &[]), known);
+    // What it says counts, and another address has nothing to keep.
+    let other = renewed([10, 0, 0, 7], &[(6, &[8, 8, 8, 8])]);
+    assert_eq!(other, DhcpLease { dns: vec![[8, 8, 8, 8].into()], ..known.clone() });
+    let other = renewed([10, 0, 0, 8], &[]);
+    assert_eq!((other.prefix, other.routers.len(), other.mtu), (8, 0, None));
 }
