@@ -19,6 +19,7 @@ mod offload;
 mod options;
 mod pmtu;
 mod requests;
+mod resets;
 mod shared_memory;
 mod shares;
 mod sleep;

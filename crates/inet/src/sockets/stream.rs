@@ -15,6 +15,8 @@ pub(crate) struct Stream<T, R> {
     pub(crate) notified: NotifiedState,
     /// Received bytes are thrown away.
     pub(crate) read_shut: bool,
+    /// Closed with a reset, which leaves after what may be sent now.
+    pub(super) aborts: bool,
     /// How much had arrived at both ends when something was sent last.
     pub(super) proven: u64,
 }
@@ -40,6 +42,7 @@ impl<T: TxBytes, R: RxBytes> Stream<T, R> {
             listener,
             notified: NotifiedState::default(),
             read_shut: false,
+            aborts: false,
             proven: 0,
         }
     }

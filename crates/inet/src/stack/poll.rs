@@ -50,6 +50,8 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         let mut left = MOST_FRAMES_AT_ONCE;
         loop {
             self.sockets.serve_ready(&mut self.cx, now, out);
+            // Those of sockets that had something to send before.
+            self.sockets.send_resets(&mut self.cx, now, out);
             let handled = self.handle_loopback(now, left, out);
             left -= handled;
             let more = self.sockets.can_go_on(&self.cx, out) || self.cx.link.loopback_len() > 0;

@@ -268,11 +268,21 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
         self.durable.set(durable::READ_SHUT);
     }
 
+    /// Whether [`close`](Self::close) is [`abort`](Self::abort).
+    pub fn resets_on_close(&self) -> bool {
+        self.recv.unconsumed() > 0 || self.state() == State::SynSent
+    }
+
+    /// Whether data, or a FIN, was queued and never sent, and the state lets it leave.
+    pub fn has_output(&self) -> bool {
+        self.state().sends() && self.has_unsent()
+    }
+
     /// Closes for an application that has left: queued data and FIN are still sent. With received
     /// bytes not consumed, or without a connection yet, this is [`abort`](Self::abort) (RFC 9293
     /// 3.6.1, RFC 2525 2.17). Gives the RST to be sent, if any.
     pub fn close(&mut self, now: Instant) -> Option<SegmentRepr> {
-        if self.recv.unconsumed() > 0 || self.state() == State::SynSent {
+        if self.resets_on_close() {
             return self.abort(now);
         }
         self.durable.set(durable::READ_SHUT | durable::ORPHAN);
@@ -292,9 +302,9 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
             | State::FinWait1
             | State::FinWait2
             | State::CloseWait => true,
-            State::Closed | State::SynSent | State::Closing | State::LastAck | State::TimeWait => {
-                false
-            }
+            // As Linux: the peer would take what it has for the whole stream.
+            State::Closing | State::LastAck => self.has_unsent(),
+            State::Closed | State::SynSent | State::TimeWait => false,
         };
         let reset = known.then(|| self.reset(now));
         self.discard();
@@ -367,6 +377,11 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     /// Whether the peer's FIN was received and `recv` has given out all before it.
     pub fn eof(&self) -> bool {
         self.durable.has(durable::FIN_RECEIVED) && self.recv.ready_len() == 0
+    }
+
+    /// Whether the peer's FIN was received.
+    pub fn has_peer_ended(&self) -> bool {
+        self.durable.has(durable::FIN_RECEIVED)
     }
 
     /// Whether nothing more can be received: the peer's FIN has come, or the connection is over.

@@ -22,8 +22,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         handle: Handle,
     ) -> Result<(), Error> {
         let socket = self.open_socket(handle)?;
-        if socket.options.linger == Some(Duration::ZERO) {
-            return self.abort(cx, now, handle);
+        let at_once = socket.options.linger == Some(Duration::ZERO);
+        if socket.connection().is_some_and(|stream| at_once || stream.connection.resets_on_close())
+        {
+            return self.abort_after_output(cx, now, handle);
         }
         socket.ownership = Ownership::Closing;
         socket.events.clear();
@@ -76,6 +78,27 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         Ok(())
     }
 
+    /// Ends a connection with a RST, after what the windows permit to be sent now. As on Linux,
+    /// where the bytes of a send leave before the call returns, no such bytes are lost by a close
+    /// that resets. The ends are free at once.
+    fn abort_after_output(
+        &mut self,
+        cx: &mut Context,
+        now: Instant,
+        handle: Handle,
+    ) -> Result<(), Error> {
+        let socket = self.open_socket(handle)?;
+        match socket.connection().filter(|stream| stream.connection.has_output()) {
+            None => return self.abort(cx, now, handle),
+            Some(stream) => stream.aborts = true,
+        }
+        socket.ownership = Ownership::Closing;
+        socket.events.clear();
+        self.unregister(cx, handle);
+        self.mark_ready(handle);
+        Ok(())
+    }
+
     /// See [`Stack::abort_closed`](crate::Stack::abort_closed).
     pub(crate) fn abort_closed(
         &mut self,
@@ -105,10 +128,21 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 
     /// Follows up a change of a closed connection.
-    pub(super) fn update_closing(&mut self, cx: &mut Context, handle: Handle) {
+    pub(super) fn update_closing(&mut self, cx: &mut Context, now: Instant, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let orphan = socket.ownership == Ownership::Orphan;
         let Some(stream) = socket.connection() else { return };
+        if stream.aborts {
+            // Nothing more may leave now.
+            if !stream.connection.poll_at(now).is_some_and(|at| at <= now) {
+                let ends = stream.connection.endpoints();
+                if let Some(reset) = stream.connection.abort(now) {
+                    self.tcp.queue_reset(ends, reset);
+                }
+                self.end(cx, handle);
+            }
+            return;
+        }
         let (is_done, state) = (stream.connection.is_done(), stream.connection.state());
         if is_done && orphan {
             self.remove_socket(cx, handle);

@@ -437,7 +437,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             }
         }
         match stream.listener() {
-            _ if closing => self.update_closing(cx, handle),
+            _ if closing => self.update_closing(cx, now, handle),
             Some(listener) => self.update_child(cx, handle, listener),
             None => self.notify(cx, handle),
         }
