@@ -89,6 +89,11 @@ impl Owners {
         }
     }
 
+    /// Whether no party has this number any more.
+    pub(super) fn is_gone(&self, owner: OwnerId) -> bool {
+        self.usage(owner).is_none_or(|usage| usage.parties == 0)
+    }
+
     /// The next number that is free again.
     pub(super) fn poll_unused(&mut self) -> Option<OwnerId> {
         let number = self.unused.pop()?;

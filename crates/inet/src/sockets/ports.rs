@@ -23,6 +23,7 @@ mod shares;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::ops::RangeInclusive;
@@ -186,6 +187,8 @@ pub(crate) enum PairState {
     Free,
     /// One in TIME-WAIT.
     Ending,
+    /// One in TIME-WAIT that gives way if no other port is left: its owner is gone.
+    Departed,
     /// One.
     Taken,
 }
@@ -391,7 +394,8 @@ impl Ports {
 
     /// A port for a `connect`, and the slot of the peer. Only other connecting sockets may hold the
     /// port, and `pair` must say that the connection is the only one. Connections take ports in
-    /// sequence; the search for datagrams starts anywhere.
+    /// sequence; the search for datagrams starts anywhere. Without such a port the connection takes
+    /// the place of one in TIME-WAIT whose owner is gone.
     pub(crate) fn free_for_connect(
         &mut self,
         search: PortSearch,
@@ -403,7 +407,14 @@ impl Ports {
             SocketKind::Stream => start.wrapping_add(self.offsets.steps[usize::from(slot)]),
             SocketKind::Datagram | SocketKind::UdpLite | SocketKind::Echo => random,
         };
-        let mut taken = Vec::new();
+        let (mut taken, departed) = (Vec::new(), Cell::new(None));
+        let pair = |port| {
+            let state = pair(port);
+            if state == PairState::Departed {
+                departed.set(departed.get().or(self.number(port)));
+            }
+            state
+        };
         let found = self.probe(search, slot, offset, pair, &mut taken);
         // A port without any connection serves this one, too.
         let found = found.or_else(|| {
@@ -411,6 +422,7 @@ impl Ports {
             let blocked = self.shares.blocked_for_connect(kind, local, slot, search.owner, true);
             Some((0, next_clear(count, offset % count, blocked)?))
         });
+        let found = found.or(departed.get().map(|number| (0, number)));
         if taken.len() >= CROWDED || self.crowded.has(&(kind, local.ip(), remote)) {
             taken.extend(found.map(|(_, number)| number));
             let count = self.ephemeral();
@@ -453,7 +465,7 @@ impl Ports {
                     return Some(((number + count - first) % count, number));
                 }
                 PairState::Free => return Some((0, number)),
-                PairState::Ending => {}
+                PairState::Ending | PairState::Departed => {}
                 PairState::Taken => taken.push(number),
             }
             from = (number + 1) % count;

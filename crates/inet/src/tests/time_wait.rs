@@ -108,3 +108,43 @@ fn a_reset_with_the_right_number_ends_it() {
     assert!(pair.a.states().is_empty());
     assert!(pair.a.sent().is_empty());
 }
+
+/// Parties that have gone leave records at all ports. Another one need not wait for them.
+#[test]
+fn records_of_the_departed_give_way_when_no_port_is_left() {
+    for timestamps in [true, false] {
+        let tcp = TcpConfig { timestamps, ..TcpConfig::default() };
+        let config = Config { ephemeral_ports: 40_000..=40_063, tcp, ..Config::default() };
+        let mut pair = Pair::with(config, Config::default());
+        let server = listener(&mut pair.b, 2, 80, 5);
+        let connect = |pair: &mut Pair, owner| {
+            let host = &mut pair.a;
+            let client = host.stack.open_for(owner, Family::V4, SocketKind::Stream, 1).unwrap();
+            let begun = host.stack.connect(host.now, client, at(IP_B, 80));
+            if begun.is_ok() {
+                pair.settle();
+                let (child, _) = pair.b.stack.accept(server, 3).unwrap().expect("a connection");
+                pair.a.stack.close(pair.a.now, client).unwrap();
+                pair.settle();
+                pair.b.stack.close(pair.b.now, child).unwrap();
+            } else {
+                host.stack.close(host.now, client).unwrap();
+            }
+            pair.settle();
+            pair.a.events();
+            begun
+        };
+        let hog = pair.a.stack.add_owner();
+        let made = (0..100).take_while(|_| connect(&mut pair, hog).is_ok()).count();
+        assert_eq!(made, 64);
+        let newcomer = pair.a.stack.add_owner();
+        pair.pass(Duration::from_millis(1100));
+        // The hog is there, and its records are, too.
+        assert_eq!(connect(&mut pair, newcomer), Err(Error::AddrNotAvailable));
+        pair.a.stack.remove_owner(hog);
+        assert_eq!((0..64).filter(|_| connect(&mut pair, newcomer).is_ok()).count(), 64);
+        // Its own do not give way.
+        assert_eq!(connect(&mut pair, newcomer), Err(Error::AddrNotAvailable));
+        assert_eq!(pair.a.counter("tcp.time-wait-reused"), 64);
+    }
+}

@@ -10,6 +10,7 @@ use crate::sockets::demux::DemuxTarget;
 use crate::sockets::demux::Sharing;
 use crate::sockets::kinds::SocketKind;
 use crate::sockets::layer::SocketLayer;
+use crate::sockets::layer::time_wait::departed;
 use crate::sockets::options::SocketOptions;
 use crate::sockets::ports::{PairState, PortSearch, receive_addresses};
 use crate::sockets::socket::{SocketBody, admit};
@@ -63,10 +64,6 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         // The peer's port would be one sequence number.
         if kind == SocketKind::Echo {
             return Err(Error::Unsupported);
-        }
-        // As Linux: a datagram socket may have a peer without a port.
-        if remote.port() == 0 && !kind.is_datagram() {
-            return Err(Error::AddrNotAvailable);
         }
         let remote = ip::to_self(remote);
         let group_link = multicast_if.filter(|_| remote.ip().is_multicast());
@@ -141,6 +138,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let random = cx.secret.below(u32::MAX);
         let socket = self.sockets.get(handle).ok_or(Error::BadHandle)?;
         let (kind, owner) = (socket.kind(), socket.owner);
+        let records = (&self.tcp, &self.owners);
         let pair = |local| {
             let ends = Endpoints { local, remote };
             if kind.is_datagram() {
@@ -152,6 +150,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             match self.demux.target(&ends) {
                 None => PairState::Free,
                 Some(target) if self.tcp.reusable(now, target).is_some() => PairState::Free,
+                Some(target) if departed(records, now, target).is_some() => PairState::Departed,
                 Some(DemuxTarget::TimeWait(_)) => PairState::Ending,
                 Some(_) => PairState::Taken,
             }

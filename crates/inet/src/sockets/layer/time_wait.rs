@@ -10,7 +10,9 @@ use crate::context::Context;
 use crate::held::HeldFrame;
 use crate::sockets::demux::{DemuxTarget, DeviceFit};
 use crate::sockets::layer::SocketLayer;
+use crate::sockets::owners::Owners;
 use crate::sockets::socket::{Ownership, SocketBody};
+use crate::sockets::tcp_layer::TcpLayer;
 use crate::sockets::time_wait::TimeWaitRecord;
 use crate::table::Handle;
 use crate::tcp::{Connection, Endpoints, SegmentReply, SegmentRepr, Seq};
@@ -130,7 +132,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         ends: &Endpoints,
     ) -> Option<Seq> {
         let target = self.demux.target(ends)?;
-        let iss = self.tcp.reusable(now, target)?;
+        let iss = self.tcp.reusable(now, target).or_else(|| departed((&self.tcp, &self.owners), now, target))?;
         if let DemuxTarget::TimeWait(key) = target {
             self.end_time_wait(cx, key);
             self.tcp.count_time_wait_reused();
@@ -152,4 +154,17 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             self.ports.release(&claim, record.owner);
         }
     }
+}
+
+/// The first sequence number of a connection that takes the place of one in TIME-WAIT whose owner
+/// is gone. It does so when no other port is left: the parties that are here need not wait for the
+/// records of those that are not.
+pub(super) fn departed(
+    (tcp, owners): (&TcpLayer, &Owners),
+    now: Instant,
+    target: DemuxTarget,
+) -> Option<Seq> {
+    let DemuxTarget::TimeWait(key) = target else { return None };
+    let record = tcp.time_wait(key).filter(|record| owners.is_gone(record.owner))?;
+    record.wait.replaced_by_connect(now)
 }

@@ -85,6 +85,14 @@ impl TimeWait {
         (permitted && told_apart).then(|| self.used() + DISTANCE)
     }
 
+    /// As [`reused_by_connect`](Self::reused_by_connect), for want of any other port. Without
+    /// timestamps the distance of the sequence numbers and a second must do.
+    pub fn replaced_by_connect(&self, now: Instant) -> Option<Seq> {
+        let left = self.until.since(now);
+        let age = self.config.time_wait.saturating_sub(left);
+        (self.config.tw_reuse != 0 && age > REUSE_AGE).then(|| self.used() + DISTANCE)
+    }
+
     /// One more than the largest sequence number used.
     pub fn used(&self) -> Seq {
         self.durable.snd_max
