@@ -185,5 +185,8 @@ flag_set! {
         MOVING = 1 << 10;
         /// The error queue has an entry ([`queued_error`](crate::queued_error)): POLLERR.
         ERROR_QUEUED = 1 << 11;
+        /// With [`SocketFlags::READ_CLOSED`]: the peer sent FIN. A receive gives the end, whatever
+        /// error is pending.
+        PEER_ENDED = 1 << 12;
     }
 }

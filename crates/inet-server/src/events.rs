@@ -116,15 +116,19 @@ impl Client {
         }
         socket.state = SocketState::Dead;
         socket.fast_open = false;
+        socket.eof |= engine.stack.has_peer_ended(socket.handle);
         socket.tx.abandon();
         let connect = socket.waiting.connect.take();
-        if connect.is_none() && readers.is_empty() {
+        let ended = socket.eof;
+        if ended || connect.is_none() && readers.is_empty() {
             socket.error = Some(errno);
         }
         self.ring_posted();
         self.settle(engine, socket);
         self.finish(engine, connect, Err(errno))?;
-        readers.into_iter().try_for_each(|path| self.finish(engine, Some(path), Err(errno)))
+        let unread = socket.rx.unread();
+        let outcome = if ended { Ok(Reply::Readable(unread).encode()) } else { Err(errno) };
+        readers.into_iter().try_for_each(|path| self.finish(engine, Some(path), outcome))
     }
 
     /// Completes the waiting `recv` calls, if there is something to read or the stream has ended.

@@ -264,7 +264,7 @@ impl Socket {
         let read_over = (self.eof || self.read_shut || self.is_dead()) && all_read;
         let write_over = self.write_shut || self.is_dead();
         if read_over {
-            flags |= SocketFlags::READ_CLOSED;
+            flags |= SocketFlags::READ_CLOSED | SocketFlags::PEER_ENDED.when(self.eof);
         }
         if write_over {
             flags |= SocketFlags::WRITE_CLOSED;

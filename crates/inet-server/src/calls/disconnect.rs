@@ -1,5 +1,7 @@
 //! Ending what a socket does while it stays open: shutdown, and connect with AF_UNSPEC.
 
+use std::collections::VecDeque;
+
 use abi::call::Reply;
 use abi::client::QUEUE;
 use abi::{Errno, ShutdownHow};
@@ -7,7 +9,7 @@ use abi::{Errno, ShutdownHow};
 use super::outcome::{CallAnswer, DONE};
 use crate::client::Client;
 use crate::engine::Engine;
-use crate::socket::{Socket, SocketState, WaitingCalls};
+use crate::socket::{Socket, SocketState};
 
 impl Client {
     pub(super) fn shutdown(
@@ -21,36 +23,34 @@ impl Client {
             ShutdownHow::Write => (inet::ShutdownHow::Write, false, true),
             ShutdownHow::Both => (inet::ShutdownHow::Both, true, true),
         };
+        // As Linux: an attempt ends, whichever direction is named, and a listener that is to read
+        // no more.
+        let attempts = socket.state == SocketState::Connecting || socket.fast_open;
+        if attempts || read && socket.state == SocketState::Listening {
+            return self.disconnect(engine, socket);
+        }
         // What was queued before is still sent, beyond the bounds on what is in flight. This
         // happens once a connection: nothing can be sent after it.
         let has_peer = matches!(socket.state, SocketState::Connected | SocketState::Connecting);
         let ends = write && !socket.write_shut && has_peer;
         self.take_sends(engine, socket, (!ends).then_some(QUEUE))?;
-        let done = engine.stack.shutdown(engine.now, socket.handle, core_how);
-        // As Linux: a datagram socket without a peer is shut down all the same.
-        if socket.is_stream() {
-            done?;
+        let ended = engine.stack.shutdown(engine.now, socket.handle, core_how);
+        // As Linux: a socket without a peer keeps what was asked, although the call fails. What a
+        // listener will not send is nothing to it.
+        if socket.state != SocketState::Listening {
+            socket.read_shut |= read;
+            socket.write_shut |= write;
         }
-        socket.read_shut |= read;
-        socket.write_shut |= write;
-        let mut waiting = WaitingCalls::default();
+        // Waiting `recv` calls get the end of the stream.
+        let mut readers = VecDeque::new();
         if read {
-            // Waiting `recv` calls get the end of the stream. A listener stops listening.
-            std::mem::swap(&mut waiting, &mut socket.waiting);
-            std::mem::swap(&mut waiting.connect, &mut socket.waiting.connect);
-            if socket.state == SocketState::Listening {
-                socket.state = SocketState::Idle;
-                socket.accept_ready = 0;
-            }
+            std::mem::swap(&mut readers, &mut socket.waiting.recv);
         }
         self.sockets.touch(socket);
-        for path in waiting.recv {
+        for path in readers {
             self.finish(engine, Some(path), Ok(Reply::Readable(0).encode()))?;
         }
-        for path in waiting.accept {
-            self.finish(engine, Some(path), Err(Errno::INVAL))?;
-        }
-        done?;
+        ended?;
         DONE
     }
 

@@ -196,10 +196,19 @@ pub(super) fn option_of(
     let level = key.level;
     Ok(match option {
         CoreOption::Flag(_, make) => make(given.int(level)? != 0),
+        // As Linux: none.
+        CoreOption::Seconds(OptionName::DeferAccept, make) if given.int(level)? < 0 => {
+            make(Duration::ZERO)
+        }
         CoreOption::Seconds(_, make) => make(Duration::from_secs(given.positive(level)?.into())),
         CoreOption::Millis(_, make) => make(Duration::from_millis(given.positive(level)?.into())),
         CoreOption::Byte(_, make) => make(byte(key, given.int(level)?)?),
-        CoreOption::Count(_, make) => make(given.positive(level)?),
+        // As Linux: a negative clamp is the least.
+        CoreOption::Count(_, make) => make(u32::try_from(given.int(level)?).unwrap_or(1)),
+        CoreOption::Amount(OptionName::FastOpen, make) => make(given.positive(level)?),
+        CoreOption::Amount(OptionName::NotSentLowat, make) => {
+            make(given.int(level)?.cast_unsigned())
+        }
         CoreOption::Amount(_, make) => {
             make(u32::try_from(given.int(level)?).unwrap_or(i32::MAX.cast_unsigned()))
         }

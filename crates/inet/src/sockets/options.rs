@@ -446,12 +446,12 @@ impl SocketOptions {
 
     /// Sets one; false if the value is out of range.
     pub(crate) fn set(&mut self, defaults: &TcpConfig, option: SockOption) -> bool {
-        let second = Duration::from_secs(1);
         match option {
-            SockOption::KeepIdle(time) | SockOption::KeepInterval(time) if time < second => {
+            SockOption::KeepIdle(time) | SockOption::KeepInterval(time) if is_off(time) => {
                 return false;
             }
-            SockOption::KeepCount(0) | SockOption::Ttl(0) | SockOption::SynCount(0 | 128..) => {
+            // Linux's MAX_TCP_KEEPCNT.
+            SockOption::KeepCount(0 | 128..) | SockOption::Ttl(0) | SockOption::SynCount(0 | 128..) => {
                 return false;
             }
             SockOption::MaxSeg(bytes) if bytes != 0 && !(88..=32_767).contains(&bytes) => {
@@ -513,6 +513,11 @@ impl SocketOptions {
         }
         true
     }
+}
+
+/// Whether a time of keep-alive is out of Linux's range (MAX_TCP_KEEPIDLE, MAX_TCP_KEEPINTVL).
+fn is_off(time: Duration) -> bool {
+    !(Duration::from_secs(1)..=Duration::from_secs(32_767)).contains(&time)
 }
 
 /// RFC 3828 3.1: the header is always covered.

@@ -102,10 +102,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
         self.sockets.consumed(now, handle, bytes);
     }
 
-    /// Ends one or both directions; a listener stops listening when it is to read no more.
+    /// Ends one or both directions. A listener stops listening when it is to read no more. An
+    /// attempt goes on, and its FIN follows the handshake (RFC 9293 3.10.4).
     ///
     /// # Errors
-    /// `NotConnected`, `BadHandle`.
+    /// `NotConnected` also in TIME-WAIT, as Linux; `BadHandle`.
     pub fn shutdown(
         &mut self,
         now: Instant,
@@ -176,6 +177,11 @@ impl<T: TxBytes, R: RxBytes> Stack<T, R> {
     /// The last byte that was queued on a stream is urgent (MSG_OOB).
     pub fn mark_urgent(&mut self, now: Instant, handle: Handle) {
         self.sockets.mark_urgent(now, handle);
+    }
+
+    /// Whether the peer of a stream has ended its stream, be all of it fetched or not.
+    pub fn has_peer_ended(&self, handle: Handle) -> bool {
+        self.sockets.has_peer_ended(handle)
     }
 
     /// Position of the newest byte that a stream's peer has marked as urgent. The first byte

@@ -122,6 +122,10 @@ impl RecvHalf {
         if got > 0 {
             return Ok(Some(Received { len: got, full_len: got, ..Received::default() }));
         }
+        // As Linux: an error after the peer's FIN does not hide the end, and stays pending.
+        if flags.has(SocketFlags::PEER_ENDED) {
+            return Ok(Some(Received::default()));
+        }
         if let Some(errno) = core.take_error() {
             return Err(errno);
         }

@@ -184,7 +184,12 @@ impl RecvHalf {
         if part.is_some() {
             return Ok(Some(()));
         }
-        if stream && let Some(errno) = core.take_error() {
+        // As Linux: an error after the peer's FIN does not hide the end, and stays pending.
+        let ended = flags.has(SocketFlags::PEER_ENDED);
+        if stream
+            && !ended
+            && let Some(errno) = core.take_error()
+        {
             return Err(errno);
         }
         let coming = flags.has_any(SocketFlags::CONNECTED | SocketFlags::CONNECTING);

@@ -240,7 +240,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     ) -> Result<(), Error> {
         let socket = self.open_socket(handle)?;
         match &mut socket.body {
-            SocketBody::Connection(stream) if !stream.connection.is_done() => {
+            SocketBody::Connection(stream)
+                if !stream.connection.is_done()
+                    && stream.connection.state() != State::TimeWait =>
+            {
                 if how != ShutdownHow::Read {
                     stream.connection.shutdown_write(now);
                 }
@@ -252,7 +255,9 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
                 self.mark_ready(handle);
                 Ok(())
             }
-            SocketBody::Listener(_) if how != ShutdownHow::Write => {
+            // As Linux: what a listener will not send is nothing to it.
+            SocketBody::Listener(_) if how == ShutdownHow::Write => Ok(()),
+            SocketBody::Listener(_) => {
                 self.stop_listening(cx, now, handle);
                 Ok(())
             }
@@ -282,7 +287,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             self.tcp.set_own_fast_open_keys(handle, keys);
             return Ok(());
         }
-        if !socket.options.set(&defaults, option) {
+        // As Linux: once there is a connection or a listener, its clamp stays one.
+        let unclamps = option == SockOption::WindowClamp(0);
+        if unclamps && !matches!(socket.body, SocketBody::Idle)
+            || !socket.options.set(&defaults, option)
+        {
             return Err(Error::Invalid);
         }
         let options = socket.options;
@@ -387,6 +396,14 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         if let Some(stream) = self.sockets.get_mut(handle).and_then(|socket| socket.connection()) {
             stream.connection.mark_urgent(now);
             self.mark_ready(handle);
+        }
+    }
+
+    /// See [`Stack::has_peer_ended`](crate::Stack::has_peer_ended).
+    pub(crate) fn has_peer_ended(&self, handle: Handle) -> bool {
+        match self.sockets.get(handle).map(|socket| &socket.body) {
+            Some(SocketBody::Connection(stream)) => stream.connection.has_peer_ended(),
+            _ => false,
         }
     }
 

@@ -297,7 +297,7 @@ impl<T: TxBytes, R: RxBytes> Connection<T, R> {
     fn take_reset(&mut self) {
         let error = match self.state() {
             State::SynReceived => Some(Error::Refused),
-            State::Closing | State::LastAck | State::TimeWait => None,
+            State::TimeWait => None,
             // As Linux: the peer had already closed.
             State::CloseWait => Some(Error::BrokenPipe),
             _ => Some(Error::Reset),

@@ -216,8 +216,8 @@ fn reset_in_every_state() {
         (State::FinWait1, Some(Error::Reset)),
         (State::FinWait2, Some(Error::Reset)),
         (State::CloseWait, Some(Error::BrokenPipe)),
-        (State::Closing, None),
-        (State::LastAck, None),
+        (State::Closing, Some(Error::Reset)),
+        (State::LastAck, Some(Error::Reset)),
         (State::TimeWait, None),
     ];
     for (state, error) in table {
