@@ -68,7 +68,7 @@ pub enum ClientRequest {
         /// Its thread that asks.
         thread: u32,
     },
-    /// The client ends in order: close its sockets as `close` would. No reply.
+    /// The client ends: close its sockets as `close` would, now. No reply.
     Bye,
     /// The instance's processes. Reply: [`ClientReply::Processes`].
     Ps,
@@ -383,7 +383,8 @@ pub enum ServerRequest {
         /// Number of the interface.
         nic: u16,
     },
-    /// To both: a client. fds: region; to the inet server also the server's bell for this client.
+    /// To both: a client. fds: region; to the inet server also the server's bell for this client,
+    /// and a descriptor that is readable once the client's process has ended (pidfd).
     AddClient {
         /// The client's number.
         client: u16,
@@ -405,15 +406,11 @@ pub enum ServerRequest {
         /// The sockets' names, and the cookies of the programs' ends.
         sockets: Vec<(SocketId, u64)>,
     },
-    /// To the inet server: the client is gone. After a goodbye its sockets close in the background.
-    /// Without one the server resets its open sockets at once; sockets that it had closed before go
-    /// on closing. The server reports [`ServerEvent::ClientReleased`] when it does not need the
-    /// region any more.
+    /// To the inet server: the client is gone. Its sockets close in the background. The server
+    /// reports [`ServerEvent::ClientReleased`] when it does not need the region any more.
     RemoveClient {
         /// The client's number.
         client: u16,
-        /// It said goodbye.
-        orderly: bool,
     },
     /// To the inet server: a removed client's sockets that still close in the background are reset.
     /// [`ServerEvent::ClientReleased`] follows.

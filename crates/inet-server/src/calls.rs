@@ -39,20 +39,56 @@ use self::outcome::{CallAnswer, CallOutcome, DONE, gives};
 /// Calls taken from one client in one scan.
 const CALLS_PER_SCAN: usize = 256;
 
+/// The outcome of a scan of the request rings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallScan {
+    /// There was no call.
+    Empty,
+    /// All calls are carried out, or wait.
+    Done,
+    /// The call at this place meets an address in use. It and those behind it are still to be
+    /// carried out.
+    InUse(usize),
+}
+
 impl Client {
-    /// One scan of the request rings; `scan` is room to sort in. Returns whether there was a call.
+    /// One scan of the request rings; `scan` is room to sort in. After [`CallScan::InUse`] call
+    /// [`Client::serve_rest`].
     pub(crate) fn serve_calls(
         &mut self,
         engine: &mut Engine,
         scan: &mut Vec<PackagedCall>,
-    ) -> Result<bool, ClientFault> {
+    ) -> Result<CallScan, ClientFault> {
         scan.clear();
         if self.take_calls(scan)? {
             scan.sort_by_key(|call| Reverse(call.priority));
         }
         engine.batches.calls.add(scan.len());
         engine.counters.calls += scan.len() as u64;
-        for call in scan.iter() {
+        self.carry_out(engine, scan, true)
+    }
+
+    /// Carries out the calls of a scan from the place `from` on, whatever addresses are in use.
+    #[cold]
+    pub(crate) fn serve_rest(
+        &mut self,
+        engine: &mut Engine,
+        scan: &[PackagedCall],
+        from: usize,
+    ) -> Result<CallScan, ClientFault> {
+        self.carry_out(engine, scan.get(from..).unwrap_or_default(), false)
+    }
+
+    /// Carries out calls. With `stops`, it stops at the first that meets an address in use.
+    #[inline(always)]
+    fn carry_out(
+        &mut self,
+        engine: &mut Engine,
+        scan: &[PackagedCall],
+        stops: bool,
+    ) -> Result<CallScan, ClientFault> {
+        let mut calls = scan.iter();
+        while let Some(call) = calls.next() {
             // A null call measures the mechanism: it has no arguments to decode.
             let answer = match call.op() {
                 Op::Null => DONE,
@@ -65,13 +101,16 @@ impl Client {
                     self.waiting += 1;
                     continue;
                 }
+                Err(Refusal::Errno(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL)) if stops => {
+                    return Ok(CallScan::InUse(scan.len() - calls.len() - 1));
+                }
                 Err(Refusal::Errno(errno)) => Err(*errno),
                 Err(Refusal::Fault(fault)) => return Err(fault.clone()),
             };
             let quiet = call.flags.has(CallFlags::QUIET) && is_usual(call.op(), outcome);
             self.post(engine, call.path, outcome, !quiet)?;
         }
-        Ok(!scan.is_empty())
+        Ok(if scan.is_empty() { CallScan::Empty } else { CallScan::Done })
     }
 
     /// Takes calls from the rings, one thread after the other. If the scan's bound stops it, the
@@ -506,7 +545,10 @@ impl Client {
         if socket.rx.unread() > 0 {
             return gives(Reply::Readable(socket.rx.unread()));
         }
-        if let Some(errno) = socket.take_error() {
+        // As Linux: an error after the peer's FIN does not hide the end, and stays pending.
+        if !socket.eof
+            && let Some(errno) = socket.take_error()
+        {
             return Err(errno.into());
         }
         if socket.eof || socket.read_shut || socket.is_dead() {

@@ -9,7 +9,7 @@
 //! starts with its floor.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use abi::call::{PackagedResult, ReturnPath};
@@ -98,6 +98,8 @@ pub(crate) struct Client {
     pub(crate) frame_quota: FrameQuota,
     /// Values of options that are longer than a call.
     pub(crate) long_values: LongValues,
+    /// Readable once its process has ended.
+    pub(crate) process: Option<OwnedFd>,
 }
 
 impl Client {
@@ -140,6 +142,7 @@ impl Client {
             posted: 0,
             frame_quota,
             long_values: LongValues::default(),
+            process: None,
             layout,
             memory: Arc::new(ClientMemory::new(region, number)),
         })
@@ -148,6 +151,11 @@ impl Client {
     /// The server's bell for this client.
     pub(crate) fn bell(&self) -> &OwnedFd {
         &self.bell
+    }
+
+    /// A descriptor that hangs up when the program ends; `None` before a thread has come.
+    pub(crate) fn end(&self) -> Option<BorrowedFd<'_>> {
+        self.threads.iter().flatten().next().map(|thread| thread.bell.as_fd())
     }
 
     /// The page size behind the region.

@@ -3,6 +3,9 @@
 //! Bells are edge-triggered: each write to an eventfd is a new edge. So a wake-up costs no read;
 //! the server looks at all rings anyway. The control connection is level-triggered. Companions add
 //! their own descriptors, under numbers from [`COMPANIONS`] on.
+//!
+//! A second set has a descriptor of each client that hangs up when the program ends. Nothing waits
+//! for it: see [`Poller::ended`].
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,16 +29,17 @@ pub(crate) const COMPANIONS: u64 = 16;
 /// Most descriptors that one wait reports; the next wait reports more.
 const EVENTS: usize = 16;
 
-/// The epoll set.
+/// The epoll sets.
 pub(crate) struct Poller {
     set: OwnedFd,
+    ends: OwnedFd,
 }
 
 impl Poller {
-    /// An empty set.
+    /// Empty sets.
     pub(crate) fn new() -> io::Result<Self> {
-        let set = keep(epoll::create(CreateFlags::CLOEXEC)?);
-        Ok(Self { set })
+        let set = || Ok::<_, io::Error>(keep(epoll::create(CreateFlags::CLOEXEC)?));
+        Ok(Self { set: set()?, ends: set()? })
     }
 
     fn add(&self, fd: impl AsFd, data: u64, flags: EventFlags) -> io::Result<()> {
@@ -72,6 +76,35 @@ impl Poller {
     pub(crate) fn remove(&self, fd: impl AsFd) {
         // A descriptor that is not in the set needs no removal.
         let _ = epoll::delete(&self.set, fd);
+    }
+
+    /// Adds our end of a doorbell of a client, whose other end the program's process holds. It
+    /// hangs up when the program executes another one, too.
+    pub(crate) fn add_end(&self, fd: impl AsFd, client: u16) -> io::Result<()> {
+        // A hang-up is reported without being asked for.
+        let data = EventData::new_u64(client.into());
+        Ok(epoll::add(&self.ends, fd, data, EventFlags::empty())?)
+    }
+
+    /// Adds a descriptor of a client's process, which is readable once that has ended. The
+    /// supervisor may hold a copy of the doorbell's other end for a moment, none of the process.
+    pub(crate) fn add_process(&self, fd: impl AsFd, client: u16) -> io::Result<()> {
+        Ok(epoll::add(&self.ends, fd, EventData::new_u64(client.into()), EventFlags::IN)?)
+    }
+
+    /// Removes what [`add_end`](Self::add_end) or [`add_process`](Self::add_process) has added.
+    pub(crate) fn remove_end(&self, fd: impl AsFd) {
+        let _ = epoll::delete(&self.ends, fd);
+    }
+
+    /// Clients whose program has ended. The kernel closes the descriptors of a process before its
+    /// parent learns of its end. Remove them before the next call.
+    pub(crate) fn ended(&self) -> Vec<u16> {
+        let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
+        let mut events = [nothing; EVENTS];
+        let count = epoll::wait(&self.ends, &mut events, Some(&Timespec::default()));
+        let events = events.get(..count.unwrap_or(0)).unwrap_or_default();
+        events.iter().filter_map(|event| u16::try_from(event.data.u64()).ok()).collect()
     }
 
     /// Waits at most `timeout`, or for ever. Calls `report` with the ready descriptors' events.

@@ -27,6 +27,7 @@ use abi::stages::{StageReport, TraceStage};
 use inet::Instant;
 use shm::Spin;
 
+use crate::calls::CallScan;
 use crate::client::Client;
 use crate::engine::{Engine, SocketOwner};
 use crate::fault::ClientFault;
@@ -145,6 +146,8 @@ impl Server {
         self.engine.stack.remove_owner(client.owner);
         client.add_program_counters(&mut self.engine.counters);
         self.poller.remove(client.bell());
+        client.end().into_iter().for_each(|end| self.poller.remove_end(end));
+        client.process.iter().for_each(|process| self.poller.remove_end(process));
         let memory = Arc::clone(&client.memory);
         self.leaving.push(DepartingClient {
             number,
@@ -307,6 +310,7 @@ impl Server {
     /// the log.
     fn report_addresses(&mut self) {
         self.network.log_duplicates(&self.engine);
+        self.network.log_short_leases(&self.engine);
         if !self.network.is_settled() {
             let settled = self.network.settled(&self.engine).into_iter();
             self.events.extend(settled.map(|nic| ServerEvent::InterfaceReady { nic }));
@@ -329,10 +333,19 @@ impl Server {
         for offset in 0..count {
             let number = (self.first + offset) % count;
             let Some(client) = &mut self.clients[number] else { continue };
+            let mut calls = client.serve_calls(&mut self.engine, &mut self.scan);
+            if let Ok(CallScan::InUse(at)) = calls {
+                self.end_ended_clients();
+                // It may have been one of them.
+                let Some(client) = &mut self.clients[number] else { continue };
+                calls = client.serve_rest(&mut self.engine, &self.scan, at);
+            }
+            let Some(client) = &mut self.clients[number] else { continue };
             let shared = self.activity.is_shared();
-            let served = client
-                .serve_calls(&mut self.engine, &mut self.scan)
-                .and_then(|calls| Ok(calls | client.serve_sockets(&mut self.engine, shared)?));
+            let served = calls.and_then(|calls| {
+                let some = calls != CallScan::Empty;
+                Ok(some | client.serve_sockets(&mut self.engine, shared)?)
+            });
             match served {
                 Ok(some) => {
                     progress |= some;

@@ -400,8 +400,8 @@ impl Host {
         }
     }
 
-    pub(super) fn remove(&mut self, number: u16, orderly: bool, now: Instant) {
-        let remove = ServerRequest::RemoveClient { client: number, orderly };
+    pub(super) fn remove(&mut self, number: u16, now: Instant) {
+        let remove = ServerRequest::RemoveClient { client: number };
         assert_eq!(self.server.request(now, remove, Vec::new()), ServerReply::Done);
     }
 

@@ -206,6 +206,14 @@ impl Ringer {
     }
 }
 
+/// The descriptor. That of a [`doorbell`]'s ringer hangs up when the sleeper's end is closed.
+#[cfg(not(loom))]
+impl AsFd for Ringer {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 /// A new bell for an untrusted sleeper: the ringer's end ([`Ringer::for_untrusted`]) and the
 /// sleeper's. Both are closed on exec.
 ///

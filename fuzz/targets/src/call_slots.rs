@@ -231,14 +231,14 @@ impl Default for ClientLives {
 impl ClientLives {
     /// A whole life: a client is admitted, does what `data` says, and leaves. Returns when the
     /// server needs nothing of it any more; false if it broke the rules.
-    pub fn live(&mut self, data: &[u8], orderly: bool) -> bool {
+    pub fn live(&mut self, data: &[u8]) -> bool {
         let fuzz = &mut self.0;
         (fuzz.faulted, fuzz.released) = (false, false);
         let mut bad = fuzz.admit(BAD);
         let mut u = Unstructured::new(data);
         while !u.is_empty() && !fuzz.faulted && step(&mut u, fuzz, &mut bad).is_ok() {}
         // Also after a fault, as the supervisor does.
-        fuzz.request(ServerRequest::RemoveClient { client: BAD, orderly }, Vec::new());
+        fuzz.request(ServerRequest::RemoveClient { client: BAD }, Vec::new());
         for _ in 0..3600 {
             fuzz.rest();
             if fuzz.released {

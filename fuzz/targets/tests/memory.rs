@@ -58,7 +58,7 @@ fn lives_of_clients_leave_nothing_behind() {
     let mut counts = Vec::new();
     let mut sound = 0;
     for _ in 0..3 {
-        sound = (0..LIVES).filter(|seed| server.live(&data(*seed), seed % 2 == 0)).count();
+        sound = (0..LIVES).filter(|seed| server.live(&data(*seed))).count();
         server.wait();
         counts.push((BLOCKS.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed)));
     }

@@ -75,7 +75,7 @@ impl Server {
         Ok(())
     }
 
-    /// Admits a client. fds: region, the server's bell.
+    /// Admits a client. fds: region, the server's bell, and one of its process, if there is one.
     pub(crate) fn add_client(
         &mut self,
         number: u16,
@@ -87,6 +87,8 @@ impl Server {
         if leaving || self.clients.get(index).is_some_and(Option::is_some) {
             return Err(RequestError::ClientExists(number));
         }
+        let mut fds = fds;
+        let process = if fds.len() > 2 { fds.pop() } else { None };
         let [region, bell] = descriptors("a client", fds)?;
         let layout = params.layout()?;
         let region = Region::map(region.as_fd(), layout.len, Access::ReadWrite)?;
@@ -95,7 +97,11 @@ impl Server {
             self.engine.frame_quota.as_ref().map_or_else(FrameQuota::new, FrameQuota::another);
         let owner = self.engine.stack.add_owner();
         let client = Client::new((number, owner), params, layout, region, bell, frame_quota);
-        let client = client.inspect_err(|_| self.engine.stack.remove_owner(owner))?;
+        let mut client = client.inspect_err(|_| self.engine.stack.remove_owner(owner))?;
+        if let Some(process) = &process {
+            self.poller.add_process(process, number).map_err(RequestError::Bell)?;
+        }
+        client.process = process;
         client.trace.want(self.engine.nics.trace.on);
         if self.clients.len() <= index {
             self.clients.resize_with(index + 1, || None);
@@ -115,8 +121,10 @@ impl Server {
         let client = self.clients.get_mut(usize::from(number)).and_then(Option::as_mut);
         let client = client.ok_or(RequestError::NoClient(number))?;
         let [bell] = descriptors("a thread", fds)?;
+        let first = client.end().is_none();
         if client.add_thread(thread, bell)? {
-            Ok(())
+            let end = client.end().filter(|_| first);
+            end.map_or(Ok(()), |end| self.poller.add_end(end, number)).map_err(RequestError::Bell)
         } else {
             Err(RequestError::NoThread { client: number, thread })
         }
@@ -124,17 +132,41 @@ impl Server {
 
     /// Removes a client that the supervisor says is gone. If the server had dropped it before, the
     /// supervisor knows that now.
-    pub(crate) fn remove_client(&mut self, number: u16, orderly: bool) -> Result<(), RequestError> {
-        if let Some(client) = self.clients.get_mut(usize::from(number)).and_then(Option::as_mut) {
-            // The server still carries out calls made before the end, such as a close without a
-            // waiter. The client may have left an invalid call; it is dropped anyway.
-            let _ = client.serve_calls(&mut self.engine, &mut self.scan);
-            self.drop_client(number, orderly, true);
+    pub(crate) fn remove_client(&mut self, number: u16) -> Result<(), RequestError> {
+        if self.end_client(number, true) {
             return Ok(());
         }
         let leaving = self.leaving.iter_mut().find(|leaving| leaving.number == number);
         leaving.ok_or(RequestError::NoClient(number))?.supervisor_knows = true;
         Ok(())
+    }
+
+    /// The program of a client has ended. As on Linux its sockets are closed, however it ended.
+    /// False: there is no such client.
+    fn end_client(&mut self, number: u16, supervisor_knows: bool) -> bool {
+        let client = self.clients.get_mut(usize::from(number)).and_then(Option::as_mut);
+        let Some(client) = client else { return false };
+        // The server still carries out calls made before the end, such as a close without a waiter.
+        // The client may have left an invalid call; it is dropped anyway.
+        let _ = client.serve_calls(&mut self.engine, &mut Vec::new());
+        self.drop_client(number, true, supervisor_knows);
+        true
+    }
+
+    /// A call has met an address that is in use. Ends the clients whose programs have ended, and of
+    /// which the supervisor has yet to tell: their parents may know it already.
+    #[cold]
+    pub(super) fn end_ended_clients(&mut self) {
+        loop {
+            let ended = self.poller.ended();
+            if ended.is_empty() {
+                break;
+            }
+            for number in ended {
+                self.end_client(number, false);
+            }
+        }
+        self.end_unheld(self.engine.now);
     }
 
     /// Resets the sockets of a client that is gone, which close in the background and hold its

@@ -27,7 +27,7 @@ impl Server {
             ServerRequest::ShareSockets { client, sockets } => {
                 self.share_sockets(client, &sockets, fds)
             }
-            ServerRequest::RemoveClient { client, orderly } => self.remove_client(client, orderly),
+            ServerRequest::RemoveClient { client } => self.remove_client(client),
             ServerRequest::AbortClient { client } => self.abort_client(client),
             ServerRequest::Ss { info, from } => {
                 let (sockets, more) = self.sockets(info, from);

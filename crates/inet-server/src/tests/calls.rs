@@ -59,7 +59,7 @@ fn what_a_program_called_before_it_ended_is_done() {
     let child = b.attach(child[0]);
     a.call(Op::Close, &[sock.word()], RawCall::QUIET);
     let now = world.now;
-    world.a.remove(5, false, now);
+    world.a.remove(5, now);
     world.run(|_| child.has(SocketFlags::READ_CLOSED));
     assert_eq!(child.error(), 0, "it was closed, not reset");
 }

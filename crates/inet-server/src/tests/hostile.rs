@@ -29,7 +29,7 @@ fn dropped_alone(world: &mut World, good: &mut Program, because: &str) {
     assert_eq!(faulted(&world.a, 2), None);
     assert!(!world.a.events.contains(&ServerEvent::ClientReleased { client: 1 }));
     let now = world.now;
-    world.a.remove(1, false, now);
+    world.a.remove(1, now);
     world.run(|world| world.a.events.contains(&ServerEvent::ClientReleased { client: 1 }));
 }
 
@@ -432,7 +432,7 @@ proptest! {
         prop_assert!(got == bytes);
         prop_assert_eq!(faulted(&world.a, 2), None);
         let now = world.now;
-        world.a.remove(1, false, now);
+        world.a.remove(1, now);
         world.run(|world| {
             world.a.events.contains(&ServerEvent::ClientReleased { client: 1 })
         });

@@ -191,7 +191,7 @@ fn who_sits_on_pages_is_served_by_copies_and_harms_nobody() {
     hand_over(&a, sock, &area);
     world.rest();
     let now = world.now;
-    world.b.remove(7, false, now);
+    world.b.remove(7, now);
     world.rest();
     let drivers = LAYOUT.stock * u32::from(LAYOUT.area_pages);
     let free = world.b.free("frames").unwrap();

@@ -106,7 +106,7 @@ fn the_last_holder_closes() {
     assert_eq!(second.recv(&mut taken), b"while it is parked");
     // A program that is killed lets go of it, too.
     let now = world.now;
-    world.b.remove(8, false, now);
+    world.b.remove(8, now);
     world.rest();
     assert!(!sock.has(SocketFlags::READ_CLOSED));
     drop(holders);

@@ -108,7 +108,9 @@ pub struct DhcpLease {
 pub(crate) enum DhcpReply {
     Offer(DhcpLease),
     Ack(DhcpLease),
-    Nak { server: Ipv4Addr },
+    Nak {
+        server: Ipv4Addr,
+    },
     /// An offer or ACK of a lease that is too short.
     TooShort(Duration),
 }

@@ -74,10 +74,7 @@ fn a_fin_that_has_not_left_goes_before_the_reset() {
     assert_eq!(pair.b.received(server), b"all");
     let events = pair.b.events_of(3);
     // The reset after the FIN, as Linux tells it.
-    assert_eq!(
-        events,
-        [EventKind::Readable, EventKind::Eof, EventKind::Failed(Error::BrokenPipe)]
-    );
+    assert_eq!(events, [EventKind::Readable, EventKind::Eof, EventKind::Failed(Error::BrokenPipe)]);
 }
 
 #[test]

@@ -5,8 +5,8 @@
 //! (RLIMIT_NOFILE, which servers inherit and raise to the hard limit).
 //!
 //! ```text
-//! inet server   1 for each client's bell, 1 for each of its threads (at least one thread),
-//!               1 for each shared socket
+//! inet server   1 for each client's bell, 1 for its process, 1 for each of its threads (at least
+//!               one thread), 1 for each shared socket
 //! supervisor    connection, process, memory, bell; and 2 while a request is being answered;
 //!               the ends of a bounded number of sockets that become shared;
 //!               before Linux 6.16 connections that are being closed

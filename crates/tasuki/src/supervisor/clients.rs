@@ -25,8 +25,6 @@ pub(super) struct Client {
     pub(super) bell: OwnedFd,
     /// Thread slots given.
     pub(super) threads: u16,
-    /// It said goodbye.
-    pub(super) orderly: bool,
     /// It is gone, and its sockets close in the background: the how manieth it was to go.
     pub(super) departed: Option<u64>,
     /// The inet server is asked to reset what it left behind.
@@ -53,7 +51,6 @@ impl Client {
             memory,
             bell,
             threads: 0,
-            orderly: false,
             departed: None,
             aborted: false,
         }
@@ -116,10 +113,10 @@ impl Clients {
         self.all.remove(&number)
     }
 
-    /// What the inet server has of descriptors for them: a bell for each, one for each thread, and
-    /// one for each shared socket.
+    /// What the inet server has of descriptors for them: a bell and the process for each, one for
+    /// each thread, and one for each shared socket.
     pub(super) fn descriptors(&self) -> u64 {
-        let own = self.all.values().map(|client| 1 + u64::from(client.threads.max(1)));
+        let own = self.all.values().map(|client| 2 + u64::from(client.threads.max(1)));
         own.sum::<u64>() + self.shared.len() as u64
     }
 

@@ -309,6 +309,11 @@ impl Connections {
         Ok(())
     }
 
+    /// The descriptor that is readable once a client's process has ended.
+    pub(super) fn death(&self, id: ConnectionId) -> Option<BorrowedFd<'_>> {
+        self.all.get(&id)?.death.as_ref().map(AsFd::as_fd)
+    }
+
     /// A connection for a process that a relay of `user` knows. Returns its end.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The messages of the servers: replies, each with the purpose of its request, and events.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use abi::control::{ServerEvent, ServerReply, ServerRequest};
@@ -224,16 +224,16 @@ impl Supervisor {
         let params = self.instance.settings.params;
         match step {
             ClientAction::Wait => Ok(()),
-            ClientAction::AddToInet => self.servers.ask(
-                ServerId::Inet,
-                ServerRequest::AddClient { client: number, params },
-                &[client.memory.fd.as_fd(), client.bell.as_fd()],
-                ReplyContext::Added(number),
-            ),
+            ClientAction::AddToInet => {
+                let death = client.connection.and_then(|id| self.connections.death(id));
+                let fds = [Some(client.memory.fd.as_fd()), Some(client.bell.as_fd()), death];
+                let fds: Vec<BorrowedFd<'_>> = fds.into_iter().flatten().collect();
+                let request = ServerRequest::AddClient { client: number, params };
+                self.servers.ask(ServerId::Inet, request, &fds, ReplyContext::Added(number))
+            }
             ClientAction::Welcome => self.welcome(number),
             ClientAction::Remove => {
-                let request =
-                    ServerRequest::RemoveClient { client: number, orderly: client.orderly };
+                let request = ServerRequest::RemoveClient { client: number };
                 self.servers.ask(ServerId::Inet, request, &[], ReplyContext::Removed(number))?;
                 self.clients.depart(number);
                 self.bound_departed()

@@ -70,7 +70,7 @@ impl Supervisor {
             ClientRequest::Share { sockets } => self.share(id, sockets),
             ClientRequest::Relay { version } => self.begin_relay(id, version),
             ClientRequest::Introduce { thread } => self.introduce(id, thread),
-            ClientRequest::Bye => return self.bye(id),
+            ClientRequest::Bye => return self.drop_connection(id),
             ClientRequest::Ps => self.ask_counters(id),
             ClientRequest::Ss { info, from } => {
                 let request = ServerRequest::Ss { info, from };
@@ -153,14 +153,6 @@ impl Supervisor {
             client.connection = None;
         }
         self.advance(number, ClientEvent::Lost)
-    }
-
-    fn bye(&mut self, id: ConnectionId) -> Result<(), Failure> {
-        let number = self.connections.get_mut(id).and_then(|connection| connection.client);
-        if let Some(client) = number.and_then(|number| self.clients.get_mut(number)) {
-            client.orderly = true;
-        }
-        self.drop_connection(id)
     }
 
     /// Asks a server for a connection, which waits for the reply.

@@ -241,8 +241,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let socket = self.open_socket(handle)?;
         match &mut socket.body {
             SocketBody::Connection(stream)
-                if !stream.connection.is_done()
-                    && stream.connection.state() != State::TimeWait =>
+                if !stream.connection.is_done() && stream.connection.state() != State::TimeWait =>
             {
                 if how != ShutdownHow::Read {
                     stream.connection.shutdown_write(now);

@@ -132,7 +132,10 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         ends: &Endpoints,
     ) -> Option<Seq> {
         let target = self.demux.target(ends)?;
-        let iss = self.tcp.reusable(now, target).or_else(|| departed((&self.tcp, &self.owners), now, target))?;
+        let iss = self
+            .tcp
+            .reusable(now, target)
+            .or_else(|| departed((&self.tcp, &self.owners), now, target))?;
         if let DemuxTarget::TimeWait(key) = target {
             self.end_time_wait(cx, key);
             self.tcp.count_time_wait_reused();
