@@ -5,7 +5,7 @@
 //! itself, not by references, because a waiting thread holds a reference too: with the last
 //! descriptor the socket is closed at once.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
@@ -76,6 +76,17 @@ pub(crate) trait SocketWatcher: Send + Sync {
     fn on_news(&self, place: u16, threads: u64);
 }
 
+/// What connect(2) has said of a stream: Linux's state of the socket, beside its connection's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConnectPhase {
+    /// Nothing, or that an attempt failed.
+    Unconnected = 0,
+    /// That an attempt goes on. The next call tells how it came out.
+    Attempting = 1,
+    /// That it is connected. It says so for ever.
+    Connected = 2,
+}
+
 /// See the module's head.
 pub(crate) struct OpenSocket {
     /// The socket.
@@ -97,6 +108,8 @@ pub(crate) struct OpenSocket {
     tells_unread: AtomicBool,
     /// What SIOCGSTAMP has told: how many datagrams there had been, and the last one's time.
     last_received: Mutex<Option<(u64, SystemTime)>>,
+    /// What connect(2) has said of a stream: a [`ConnectPhase`].
+    connect_phase: AtomicU8,
     descriptors: AtomicUsize,
     watchers: Mutex<Vec<Weak<dyn SocketWatcher>>>,
 }
@@ -115,6 +128,7 @@ impl OpenSocket {
             has_owner: AtomicBool::new(false),
             tells_unread: AtomicBool::new(false),
             last_received: Mutex::default(),
+            connect_phase: AtomicU8::new(ConnectPhase::Unconnected as u8),
             descriptors: AtomicUsize::new(1),
             watchers: Mutex::default(),
         })
@@ -128,7 +142,22 @@ impl OpenSocket {
         accepted.send_timeout.set(self.send_timeout.get());
         accepted.linger.set(self.linger.get());
         accepted.set_tells_unread(self.tells_unread());
+        accepted.set_connect_phase(ConnectPhase::Connected);
         accepted
+    }
+
+    /// What connect(2) has said.
+    pub(crate) fn connect_phase(&self) -> ConnectPhase {
+        match self.connect_phase.load(Ordering::Relaxed) {
+            1 => ConnectPhase::Attempting,
+            2 => ConnectPhase::Connected,
+            _ => ConnectPhase::Unconnected,
+        }
+    }
+
+    /// Notes what connect(2) says.
+    pub(crate) fn set_connect_phase(&self, phase: ConnectPhase) {
+        self.connect_phase.store(phase as u8, Ordering::Relaxed);
     }
 
     /// O_NONBLOCK.

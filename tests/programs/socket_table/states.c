@@ -170,6 +170,40 @@ static void data_and_reset(struct scene *scene)
 	wait_for(scene->socket, POLLERR | POLLHUP);
 }
 
+/* The peer has closed and resets what comes too late. */
+static void reset_by_closed(struct scene *scene)
+{
+	CHECK(shutdown(scene->peer, SHUT_WR) == 0);
+	wait_for(scene->socket, POLLIN | POLLRDHUP);
+	struct linger now = { 1, 0 };
+	CHECK(setsockopt(scene->peer, SOL_SOCKET, SO_LINGER, &now, sizeof now) == 0);
+	close(scene->peer);
+	scene->peer = -1;
+	wait_for(scene->socket, POLLERR | POLLHUP);
+}
+
+static void fin_and_reset(struct scene *scene)
+{
+	connected(scene);
+	reset_by_closed(scene);
+}
+
+static void data_fin_and_reset(struct scene *scene)
+{
+	with_data(scene);
+	reset_by_closed(scene);
+}
+
+static void write_shut_and_reset(struct scene *scene)
+{
+	write_shut(scene);
+	struct linger now = { 1, 0 };
+	CHECK(setsockopt(scene->peer, SOL_SOCKET, SO_LINGER, &now, sizeof now) == 0);
+	close(scene->peer);
+	scene->peer = -1;
+	wait_for(scene->socket, POLLERR | POLLHUP);
+}
+
 static void refused(struct scene *scene)
 {
 	scene->socket = bound(scene);
@@ -304,6 +338,9 @@ const struct state STATES[] = {
 	{ "both shut", TCP, both_shut },
 	{ "reset", TCP, reset_by_peer },
 	{ "data+reset", TCP, data_and_reset },
+	{ "fin+reset", TCP, fin_and_reset },
+	{ "data+fin+reset", TCP, data_fin_and_reset },
+	{ "write shut, reset", TCP, write_shut_and_reset },
 	{ "refused", TCP, refused },
 	{ "urgent", TCP, urgent },
 	{ "blocking", TCP | BLOCKING, blocking },

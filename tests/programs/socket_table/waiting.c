@@ -225,6 +225,40 @@ static void run_epoll_close(struct scene *scene, long b, long c)
 	scene->socket = dup(0);
 }
 
+/* Data, end and errors in turn, in some order, with poll(2)'s events between. */
+static void run_order(struct scene *scene, long order, long b)
+{
+	static const char *const orders[] = { "vrvrvevs", "vevrvrvs", "vsvsvrve", "vpvrvevr" };
+	char bytes[4];
+	int over = events_of(scene->socket) & POLLHUP;
+	(void)b;
+	for (const char *step = orders[order]; *step; step++) {
+		int error = 0;
+		socklen_t len = sizeof error;
+		long got;
+		switch (*step) {
+		case 'v':
+			say_events("events", events_of(scene->socket));
+			break;
+		case 'r':
+		case 'p':
+			got = result(recv(scene->socket, bytes, sizeof bytes, MSG_DONTWAIT | (*step == 'p' ? MSG_PEEK : 0)));
+			if (got > 0)
+				say_bytes("got", bytes, got);
+			break;
+		case 'e':
+			result(getsockopt(scene->socket, SOL_SOCKET, SO_ERROR, &error, &len));
+			say(" error=%d", error);
+			break;
+		default:
+			result(send(scene->socket, "x", 1, MSG_DONTWAIT));
+		}
+		/* What a send causes at the peer is on its way. */
+		if (*step == 's' && !over)
+			break;
+	}
+}
+
 #define POLL(events) { "poll(" #events ")", ANY, run_poll, events, 0 }
 #define EPOLL(events) { "epoll(" #events ")", ANY, run_epoll, (unsigned)(events), 0 }
 #define NESTED(events) { "nested epoll(" #events ")", ANY, run_nested, (unsigned)(events), 0 }
@@ -261,6 +295,10 @@ static const struct call CALLS[] = {
 	{ "nested epoll, later", ANY, run_nested_wait, 0, 0 },
 	{ "two sets, EPOLLEXCLUSIVE", ANY, run_exclusive, 0, 0 },
 	{ "edges", ANY, run_edges, 0, 0 },
+	{ "order(receive first)", TCP, run_order, 0, 0 },
+	{ "order(SO_ERROR first)", TCP, run_order, 1, 0 },
+	{ "order(send first)", TCP, run_order, 2, 0 },
+	{ "order(peek first)", TCP, run_order, 3, 0 },
 	{ "epoll and close", ANY, run_epoll_close, 0, 0 },
 };
 const struct group WAITING = { CALLS, COUNT(CALLS) };

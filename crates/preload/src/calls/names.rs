@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use core::ffi::c_int;
+use core::net::SocketAddr;
 
 use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
@@ -12,7 +13,7 @@ use super::host_loopback;
 use crate::descriptors::{is_socket, socket};
 use crate::errno::{self, Outcome};
 use crate::interpose::{alias, interpose};
-use crate::open_socket::OpenSocket;
+use crate::open_socket::{ConnectPhase, OpenSocket};
 use crate::real;
 use crate::retaking::repeated;
 use crate::sockaddr::{copy_in, copy_out};
@@ -26,9 +27,43 @@ unsafe fn bind_to(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Outcome<c
 }
 
 fn listen_on(fd: c_int, backlog: c_int) -> Outcome<c_int> {
+    let entry = socket(fd)?;
+    if entry.connect_phase() != ConnectPhase::Unconnected {
+        return Err(Errno::INVAL);
+    }
     // Linux reads the number as unsigned: a negative one asks for the longest queue.
-    socket(fd)?.socket.listen(backlog.cast_unsigned())?;
+    entry.socket.listen(backlog.cast_unsigned())?;
     Ok(0)
+}
+
+/// Connects a stream, after Linux's `inet_stream_connect`: a call that meets the end of an earlier
+/// attempt tells how that came out, once. What is known of a failed attempt ends with the call that
+/// tells of it.
+fn connect_stream(entry: &OpenSocket, address: SocketAddr) -> Outcome<()> {
+    let socket = &entry.socket;
+    let outcome = match entry.connect_phase() {
+        ConnectPhase::Connected => return Err(Errno::ISCONN),
+        ConnectPhase::Attempting if socket.is_connecting() => {
+            socket.connect(address, connect_wait(entry))
+        }
+        ConnectPhase::Attempting if socket.is_in_use() => Ok(()),
+        ConnectPhase::Attempting => Err(socket.take_error().unwrap_or(Errno::CONNABORTED)),
+        ConnectPhase::Unconnected => socket.connect(address, connect_wait(entry)),
+    };
+    match outcome {
+        Ok(()) => entry.set_connect_phase(ConnectPhase::Connected),
+        // A signal, or SO_SNDTIMEO: the attempt goes on.
+        Err(_) if socket.is_connecting() => entry.set_connect_phase(ConnectPhase::Attempting),
+        Err(Errno::INPROGRESS) => entry.set_connect_phase(ConnectPhase::Attempting),
+        Err(_) => {
+            entry.set_connect_phase(ConnectPhase::Unconnected);
+            if socket.is_over() {
+                socket.disconnect()?;
+                entry.touch();
+            }
+        }
+    }
+    outcome
 }
 
 unsafe fn connect_to(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Outcome<c_int> {
@@ -51,15 +86,11 @@ unsafe fn connect_to(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Outcom
             // SAFETY: passed on from the program.
             return errno::check(unsafe { real::connect(fd, addr, len) });
         }
-        Some(address) => {
-            // As on Linux: the next connect tells how the attempt before it failed.
-            if kind == SocketKind::Stream && entry.socket.has_failed() {
-                return Err(entry.socket.take_error().unwrap_or(Errno::CONNABORTED));
-            }
-            entry.socket.connect(address, connect_wait(&entry))?;
-        }
+        Some(address) if kind == SocketKind::Stream => connect_stream(&entry, address)?,
+        Some(address) => entry.socket.connect(address, connect_wait(&entry))?,
         None => {
             entry.socket.disconnect()?;
+            entry.set_connect_phase(ConnectPhase::Unconnected);
             entry.touch();
         }
     }
@@ -74,7 +105,11 @@ fn connect_wait(entry: &OpenSocket) -> Wait {
 fn shutdown_one(fd: c_int, how: c_int) -> Outcome<c_int> {
     let entry = socket(fd)?;
     let how = u64::try_from(how).ok().and_then(ShutdownHow::from_word).ok_or(Errno::INVAL)?;
+    let ends_attempt = entry.socket.is_connecting();
     entry.socket.shutdown(how)?;
+    if ends_attempt {
+        entry.set_connect_phase(ConnectPhase::Unconnected);
+    }
     Ok(0)
 }
 

@@ -44,11 +44,18 @@ pub struct Readiness {
 }
 
 impl Socket {
-    /// Is the error of a connection attempt, or of a connection that is over, pending?
+    /// Is a connection attempt of a stream under way?
     #[must_use]
-    pub fn has_failed(&self) -> bool {
-        let core = self.core();
-        core.has_error() && !core.flags().has_any(SocketFlags::CONNECTED | SocketFlags::CONNECTING)
+    pub fn is_connecting(&self) -> bool {
+        self.core().is_stream() && self.core().flags().has(SocketFlags::CONNECTING)
+    }
+
+    /// Is it a stream whose connection, or attempt to connect, is over?
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let used = SocketFlags::CONNECTED | SocketFlags::CONNECTING | SocketFlags::LISTENING;
+        let flags = self.core().flags();
+        self.core().is_stream() && flags.has(SocketFlags::HANGUP) && !flags.has_any(used)
     }
 
     /// Waits until more than `than` bytes can be received from a stream, and takes none: for
