@@ -1,7 +1,7 @@
 //! Waiting for one of many sockets, and for descriptors of the kernel.
 
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use abi::Errno;
 use rustix::event::{PollFd, Timespec};
@@ -10,6 +10,23 @@ use super::handle::Socket;
 use crate::cancellation::{asleep, cancellable};
 use crate::membership::{Membership, NewsListener, ThreadClaim, poll};
 use crate::wait::{PollCall, Wait, far_away, timespec};
+
+/// Without the instance nothing changes any more, but a caller's last look may have been before the
+/// instance's end: so often it looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// Sleeps where there is no instance: until poll(2) reports something for `kernel`, or the caller
+/// should look again.
+fn sleep_without_instance(
+    kernel: &mut [PollFd<'_>],
+    deadline: Option<Instant>,
+    call: Option<PollCall<'_>>,
+) -> Result<(), Errno> {
+    let again = Instant::now() + LOOK_AGAIN;
+    let limit = timespec(Some(deadline.map_or(again, |at| at.min(again))));
+    let sleep = || call.unwrap_or(&poll)(kernel, limit.as_ref());
+    cancellable(|| asleep(false, sleep)).map(drop)
+}
 
 /// A socket to watch, and its version when it was last looked at ([`crate::Readiness::version`]).
 #[derive(Debug, Clone, Copy)]
@@ -58,8 +75,11 @@ impl NewsReader {
     ) -> Result<(), Errno> {
         let server = &self.membership.server;
         let has_news = || !self.thread.news.is_empty();
+        if !server.is_alive() {
+            return sleep_without_instance(kernel, deadline, call);
+        }
         let over = deadline.is_some_and(|at| Instant::now() >= at);
-        if !server.is_alive() || has_news() || over {
+        if has_news() || over {
             return poll(kernel, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).map(drop);
         }
         let call = (kernel, call.unwrap_or(&poll));
@@ -135,8 +155,11 @@ pub fn wait_any(
         Errno::NETDOWN => Ok(()),
         other => Err(other),
     })?;
+    if !server.is_alive() {
+        return sleep_without_instance(kernel, deadline, call);
+    }
     let changed = || watched.iter().any(Watch::changed);
-    if !server.is_alive() || changed() || deadline.is_some_and(|at| Instant::now() >= at) {
+    if changed() || deadline.is_some_and(|at| Instant::now() >= at) {
         return match kernel {
             [] => Ok(()),
             kernel => poll(kernel, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).map(drop),
@@ -166,5 +189,32 @@ pub fn wait_any(
     match slept {
         Err(Errno::NETDOWN) => Ok(()),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// A loop of looks that find nothing sleeps in between.
+    #[test]
+    fn without_an_instance_a_wait_sleeps() {
+        let asked = Cell::new(None);
+        let call = |_: &mut [PollFd<'_>], limit: Option<&Timespec>| {
+            asked.set(limit.copied());
+            Ok(0)
+        };
+        assert_eq!(sleep_without_instance(&mut [], None, Some(&call)), Ok(()));
+        let limit = asked.take().expect("a limit");
+        assert!(limit.tv_sec == 0 && limit.tv_nsec > 0, "{limit:?}");
+        let past = Some(Instant::now());
+        assert_eq!(sleep_without_instance(&mut [], past, Some(&call)), Ok(()));
+        assert_eq!(asked.take(), Some(Timespec { tv_sec: 0, tv_nsec: 0 }));
+        assert_eq!(
+            sleep_without_instance(&mut [], None, Some(&|_, _| Err(Errno::INTR))),
+            Err(Errno::INTR)
+        );
     }
 }
