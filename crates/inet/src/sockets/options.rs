@@ -451,7 +451,9 @@ impl SocketOptions {
                 return false;
             }
             // Linux's MAX_TCP_KEEPCNT.
-            SockOption::KeepCount(0 | 128..) | SockOption::Ttl(0) | SockOption::SynCount(0 | 128..) => {
+            SockOption::KeepCount(0 | 128..)
+            | SockOption::Ttl(0)
+            | SockOption::SynCount(0 | 128..) => {
                 return false;
             }
             SockOption::MaxSeg(bytes) if bytes != 0 && !(88..=32_767).contains(&bytes) => {
