@@ -479,6 +479,7 @@ mod tests {
                 "disk",
                 "key",
                 "lab",
+                "check",
                 "completion"
             ]
         );

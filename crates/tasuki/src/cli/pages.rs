@@ -44,7 +44,8 @@ fn options_in(section: &str) -> BTreeSet<String> {
 /// The options of a command and of its own commands, but for --help.
 fn options_of(command: &clap::Command) -> BTreeSet<String> {
     let inner: Vec<_> = command.get_subcommands().flat_map(options_of).collect();
-    let arguments = command.get_arguments().filter(|one| one.get_id() != "help");
+    let is_shown = |one: &&clap::Arg| one.get_id() != "help" && !one.is_hide_set();
+    let arguments = command.get_arguments().filter(is_shown);
     let own: Vec<_> = arguments
         .flat_map(|one| {
             let longs = one.get_long_and_visible_aliases().unwrap_or_default();
