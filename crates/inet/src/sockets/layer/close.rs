@@ -134,7 +134,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let Some(stream) = socket.connection() else { return };
         if stream.aborts {
             // Nothing more may leave now.
-            if !stream.connection.poll_at(now).is_some_and(|at| at <= now) {
+            if stream.connection.poll_at(now).is_none_or(|at| at > now) {
                 let ends = stream.connection.endpoints();
                 if let Some(reset) = stream.connection.abort(now) {
                     self.tcp.queue_reset(ends, reset);
