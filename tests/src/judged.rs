@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::ops::{Bound, RangeBounds};
 
 /// Prints a row: `what` was measured as `seen`, and `wanted` is expected.
+#[expect(clippy::needless_pass_by_value, reason = "ranges are written where they are passed")]
 pub fn judge<T: PartialOrd + Display>(what: &str, seen: T, wanted: impl RangeBounds<T>) {
     let verdict = if wanted.contains(&seen) { "as expected" } else { "NOT AS EXPECTED" };
     let least = bound("at least", "more than", wanted.start_bound());
