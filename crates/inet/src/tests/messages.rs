@@ -209,8 +209,6 @@ fn a_corked_datagram_is_one() {
     assert_eq!(error_of(&mut pair.a, client, 5507, &last), None);
     pair.settle();
     assert_eq!(pair.b.stack.recv(server).unwrap().piece.bytes().len(), 5507);
-    let all = pair.a.stack.acked(client);
-    assert_eq!(pair.a.stack.unsent(client), 0, "{all} bytes were given up or sent");
 }
 
 /// As Linux, which drops it.

@@ -50,7 +50,7 @@ fn a_connected_socket_hears_only_its_peer() {
     b.take(&udp_frame(8, 1000, b"other"));
     assert_eq!(b.received(connected), b"other");
     // Without a peer it hears everybody, where it was bound.
-    b.stack.connect(b.now, connected, at(Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    b.stack.disconnect(b.now, connected).unwrap();
     assert_eq!(b.stack.peer_addr(connected), Err(Error::NotConnected));
     b.take(&udp_frame(7, 1000, b"anybody"));
     assert_eq!(b.received(connected), b"anybody");

@@ -146,6 +146,8 @@ impl<T: TxBytes> DatagramSendQueue<T> {
             self.entries.pop_front();
             self.first += 1;
         }
+        // One that was dropped unfinished was never taken.
+        self.next = self.next.max(self.first);
         self.released != before
     }
 }
@@ -275,5 +277,16 @@ mod tests {
         taken.sent = 2;
         queue.put_back(number, taken);
         assert!(queue.take().is_some_and(|(again, load)| (again, load.sent) == (number, 2)));
+        // One that is dropped unfinished leaves the numbers right.
+        queue.done(0);
+        queue.done(number);
+        queue.push(load(6));
+        queue.cork(true);
+        let dropped = queue.take_open().unwrap();
+        assert!(queue.done(dropped) && queue.len() == 0);
+        queue.push(load(8));
+        let (next, whole) = queue.take().unwrap();
+        assert_eq!((next, whole.len()), (dropped + 1, 8));
+        assert!(queue.done(next) && queue.len() == 0);
     }
 }
