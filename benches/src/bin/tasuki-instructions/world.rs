@@ -143,6 +143,7 @@ impl World {
             routes: Vec::new(),
             dhcp: false,
             dad_transmits: 0,
+            awaits_router: false,
         };
         let add = ServerRequest::AddNic {
             nic: 0,
