@@ -3,7 +3,7 @@
 //! Runtimes of Zig and of some Rust libraries get sockets from the C library, and wait for them by
 //! an instruction of their own. This library does not see such a call; the kernel would look at a
 //! placeholder. So before a process gets its first socket, the code of its executable and of its
-//! libraries is searched for system calls that wait, send or receive ([`code`](code)). If there are
+//! libraries is searched for system calls that wait, send or receive ([`code`]). If there are
 //! any, the relay makes the sockets of this process: they are the kernel's, and every call on them
 //! works.
 //!

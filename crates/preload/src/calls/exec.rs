@@ -6,7 +6,7 @@
 //!
 //! A child of `vfork` decides only there which of its descriptors survive: it lifts close-on-exec,
 //! closes and duplicates by calls that change its own descriptors. So its sockets become shared at
-//! the very `exec`, each by a pair that is for the new program alone ([`sharing::share_in_child`]).
+//! the very `exec`, each by a pair that is for the new program alone (`sharing::share_in_child`).
 //! The memory is its parent's: it leaves nothing allocated there.
 
 #![allow(unsafe_code)]
