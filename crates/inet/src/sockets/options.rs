@@ -221,7 +221,8 @@ pub(crate) struct SocketOptions {
     pub(crate) cork: bool,
     pub(crate) keep_alive: bool,
     pub(crate) keep_alive_times: KeepAlive,
-    pub(crate) recv_buffer: usize,
+    /// Bytes; see [`SocketOptions::recv_buffer`].
+    recv_buffer: u32,
     /// The receive buffer's size was set, and does not grow.
     pub(crate) recv_locked: bool,
     pub(crate) send_buffer: u32,
@@ -270,14 +271,24 @@ const LEAST_CLAMP: u32 = 1152;
 /// Linux's default of SO_SNDBUF for streams and datagrams alike, near enough.
 const SEND_BUFFER: u32 = 212_992;
 
+/// Bytes of a buffer, in the half of a word that each of many sockets has for them.
+fn narrow(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
 impl SocketOptions {
+    /// SO_RCVBUF, bytes.
+    pub(crate) fn recv_buffer(&self) -> usize {
+        self.recv_buffer as usize
+    }
+
     pub(crate) fn new(config: &Config, recv_buffer: usize) -> Self {
         Self {
             nodelay: config.tcp.nodelay,
             cork: config.tcp.cork,
             keep_alive: config.tcp.keep_alive.is_some(),
             keep_alive_times: config.tcp.keep_alive.unwrap_or_default(),
-            recv_buffer,
+            recv_buffer: narrow(recv_buffer),
             recv_locked: false,
             send_buffer: SEND_BUFFER,
             reuse_addr: false,
@@ -358,7 +369,7 @@ impl SocketOptions {
         let mss = if self.max_seg == 0 { link } else { self.max_seg.min(link) };
         let config = TcpConfig {
             mss,
-            recv_buffer: self.recv_buffer,
+            recv_buffer: self.recv_buffer(),
             moderate_rcvbuf: defaults.moderate_rcvbuf && !self.recv_locked,
             user_timeout: self.user_timeout(),
             keep_alive: self.probing(),
@@ -399,7 +410,7 @@ impl SocketOptions {
             OptionName::KeepIdle => SockOption::KeepIdle(self.keep_alive_times.idle),
             OptionName::KeepInterval => SockOption::KeepInterval(self.keep_alive_times.interval),
             OptionName::KeepCount => SockOption::KeepCount(self.keep_alive_times.probes),
-            OptionName::RecvBuffer => SockOption::RecvBuffer(self.recv_buffer),
+            OptionName::RecvBuffer => SockOption::RecvBuffer(self.recv_buffer()),
             OptionName::SendBuffer => SockOption::SendBuffer(self.send_buffer as usize),
             OptionName::ReuseAddr => SockOption::ReuseAddr(self.reuse_addr),
             OptionName::Broadcast => SockOption::Broadcast(self.broadcast),
@@ -466,10 +477,10 @@ impl SocketOptions {
             SockOption::KeepInterval(time) => self.keep_alive_times.interval = time,
             SockOption::KeepCount(count) => self.keep_alive_times.probes = count,
             SockOption::RecvBuffer(bytes) => {
-                (self.recv_buffer, self.recv_locked) = (bytes, true);
+                (self.recv_buffer, self.recv_locked) = (narrow(bytes), true);
             }
             SockOption::SendBuffer(bytes) => {
-                self.send_buffer = u32::try_from(bytes).unwrap_or(u32::MAX);
+                self.send_buffer = narrow(bytes);
             }
             SockOption::ReuseAddr(on) => self.reuse_addr = on,
             SockOption::Broadcast(on) => self.broadcast = on,

@@ -111,7 +111,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         (info, coverage): (DatagramInfo, Option<u16>),
     ) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
-        let limit = socket.options.recv_buffer;
+        let limit = socket.options.recv_buffer();
         // RFC 3828 3.1: less than the receiver asks for is not enough. 0 asks for everything.
         let least = socket.options.recv_coverage;
         let enough = |covered| least.is_none_or(|least| least != 0 && covered >= least);

@@ -127,7 +127,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let owner = socket.owner;
         let left = OWNER_BYTES.saturating_sub(self.owners.error_bytes(owner));
-        let most = socket.options.recv_buffer;
+        let most = socket.options.recv_buffer();
         let more = socket.rare.get_or_insert_default().errors.push(entry, most, left);
         if more > 0 {
             self.owners.count_error_bytes(owner, more, 0);
