@@ -117,6 +117,7 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 pub(crate) fn cover(place: &Place, content: &[u8]) -> io::Result<OwnedFd> {
     let path = OFlags::PATH | OFlags::CLOEXEC;
     let before = rustix::fs::open(&*place.mount, path, Mode::empty())?;
+    let _alive = present_namespace();
     let with_user = leave()?;
     if !with_user {
         propagate(&place.mount, libc::MS_PRIVATE)?;
@@ -128,6 +129,13 @@ pub(crate) fn cover(place: &Place, content: &[u8]) -> io::Result<OwnedFd> {
         let _ = join_group(&before, &now);
     }
     covered
+}
+
+/// The mount namespace that this process is in. As long as somebody has this, its mounts are there,
+/// also when the last process has left it. `None`: there is no /proc.
+pub(crate) fn present_namespace() -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    rustix::fs::open(c"/proc/self/ns/mnt", flags, Mode::empty()).ok()
 }
 
 fn make(place: &Place, content: &[u8]) -> io::Result<OwnedFd> {

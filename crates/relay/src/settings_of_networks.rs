@@ -56,6 +56,7 @@ impl Protection {
     fn begin(&self) -> io::Result<()> {
         let path = OFlags::PATH | OFlags::CLOEXEC;
         let before = rustix::fs::open(&*self.mount, path, Mode::empty())?;
+        let _alive = mount::present_namespace();
         // SAFETY: the flag concerns no memory or descriptor table.
         match unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) } {
             Ok(()) => {}
