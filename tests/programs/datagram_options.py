@@ -260,6 +260,11 @@ def lengths():
     row("no room", receiver.recv(0), outcome(receiver.recv, 9, socket.MSG_DONTWAIT))
     row("too long", outcome(sender.send, bytes(65508)), outcome(sender.send, bytes(65536)), outcome(sender.send, bytes(65507)))
     row("too long 6", outcome(udp(socket.AF_INET6).sendto, bytes(65528), ("::1", 9)))
+    # As tracepath does: far too long, for the MTU in the error queue.
+    for level, family, lo in ((IP, socket.AF_INET, "127.0.0.1"), (IPV6, socket.AF_INET6, "::1")):
+        one = udp(family)
+        one.setsockopt(level, 11 if level == IP else 25, 1)
+        row("far too long", outcome(one.sendto, bytes(127952), (lo, 9)), errors(one))
     for level, family, lo in ((IP, socket.AF_INET, "127.0.0.1"), (IPV6, socket.AF_INET6, "::1")):
         one = udp(family)
         one.setsockopt(level, 11 if level == IP else 25, 1)

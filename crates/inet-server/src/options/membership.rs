@@ -77,6 +77,12 @@ pub(super) fn set(
     given: SetValue<'_>,
 ) -> Result<bool, Refusal> {
     let v6 = key.level == IPPROTO_IPV6;
+    // As Linux: before the structure is looked at.
+    if socket.is_stream()
+        && matches!((key.level, key.name), (IPPROTO_IP, IP_ADD_MEMBERSHIP | IP_DROP_MEMBERSHIP))
+    {
+        return Err(Errno::PROTO.into());
+    }
     let (wanted, change) = match (key.level, key.name) {
         (IPPROTO_IP, IP_ADD_MEMBERSHIP) => (ip_mreq(engine, given)?, Change::Join),
         (IPPROTO_IP, IP_DROP_MEMBERSHIP) => (ip_mreq(engine, given)?, Change::Leave),

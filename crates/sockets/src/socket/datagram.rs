@@ -38,8 +38,14 @@ impl SendHalf {
         datagram: &Addressed<'_>,
         wait: Wait,
     ) -> Result<usize, Errno> {
-        let push = |queue: &mut SendQueue| push_datagram(core, queue, from, datagram);
-        self.send_addressed(core, datagram, wait, || self.may_go_on(core), push)
+        let &Addressed { len, more, to, ancillary } = datagram;
+        // As Linux: one that is too long for any packet of IPv6 is refused by the stack, which
+        // notes it in the error queue. Its first bytes are enough for that.
+        let six = core.family == Family::V6 && to.is_none_or(|to| is_v6(to.ip()));
+        let len = if six { len.min(usize::from(u16::MAX)) } else { len };
+        let datagram = Addressed { len, more, to, ancillary };
+        let push = |queue: &mut SendQueue| push_datagram(core, queue, from, &datagram);
+        self.send_addressed(core, &datagram, wait, || self.may_go_on(core), push)
     }
 
     /// Sends a datagram that `push` publishes when there is room; `is_ready` as in
