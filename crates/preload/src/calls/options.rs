@@ -182,8 +182,8 @@ fn has_level(entry: &OpenSocket, level: c_int) -> bool {
         SOL_SOCKET | libc::IPPROTO_IP => true,
         libc::IPPROTO_IPV6 => entry.socket.family() == Family::V6,
         libc::IPPROTO_TCP => kind == SocketKind::Stream,
-        libc::IPPROTO_UDP => kind != SocketKind::Stream,
-        IPPROTO_UDPLITE => kind == SocketKind::UdpLite,
+        // Which of both it is, the server knows of a socket that another process has made.
+        libc::IPPROTO_UDP | IPPROTO_UDPLITE => kind != SocketKind::Stream,
         _ => false,
     }
 }
