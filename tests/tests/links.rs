@@ -37,7 +37,7 @@ fn each_link_has_its_driver_addresses_and_routes() {
         up(&world, mode);
         let all: Vec<InterfaceStatus> = serde_json::from_str(&told(&world, &["addr"])).unwrap();
         let seen: Vec<_> = all.iter().map(|one| (one.index, one.name.as_str(), one.mtu)).collect();
-        assert_eq!(seen[..2], [(1, "eth0", 1500), (2, "eth1", 1400)]);
+        assert_eq!(seen[..2], [(2, "eth0", 1500), (3, "eth1", 1400)]);
         assert!(all[1].addresses.iter().any(|one| one.address.to_string() == STACK2), "{all:?}");
         assert_ne!(all[0].mac, all[1].mac);
         let routes: Vec<RouteStatus> =
