@@ -1,7 +1,7 @@
 """Many connections at a time: an echo server and its client, each with a limit of descriptors.
 
     connections.py serve ADDRESS PORT LIMIT COUNT     echo until COUNT connections were closed
-    connections.py connect ADDRESS PORT LIMIT COUNT   open COUNT, use all of them, close all
+    connections.py connect ADDRESS PORT LIMIT COUNT   open COUNT, use all of them, end all
     connections.py busy ADDRESS PORT LIMIT COUNT      open COUNT; from SIGUSR1 on use ten of them
                                                       1,000 times
     connections.py fill ADDRESS PORT LIMIT            accept until that fails; then once more
@@ -87,8 +87,7 @@ def connect(address, count):
     print("open", count, memory(), flush=True)
     for word in (b"first", b"again"):
         ask_all(epoll, connections, word)
-    for connection in connections.values():
-        connection.close()
+    end_all(epoll, connections)
     print("closed", len(connections), memory(), flush=True)
 
 
@@ -127,6 +126,23 @@ def ask_all(epoll, connections, word):
             assert connections[fd].recv(4096) == message(word, fd)
             epoll.modify(fd, 0)
             answered += 1
+
+
+def end_all(epoll, connections):
+    """Sends the end of each stream, and waits for the server's: FINs of all of them at once would
+    overrun the device's queue, and their repetitions as well."""
+    waiting = list(connections)
+    begun, ended = 0, 0
+    while ended < len(connections):
+        while waiting and begun - ended < AT_ONCE:
+            fd = waiting.pop()
+            connections[fd].shutdown(socket.SHUT_WR)
+            epoll.modify(fd, select.EPOLLIN)
+            begun += 1
+        for fd, _ in epoll.poll():
+            assert connections[fd].recv(4096) == b""
+            connections[fd].close()
+            ended += 1
 
 
 def message(word, fd):

@@ -55,8 +55,8 @@ fn states(world: &World) -> BTreeMap<String, usize> {
     states
 }
 
-/// Waits for a program whose connections were all closed by the other host. One that does not end
-/// was not told of a close: then the stacks' states say whose fault that is.
+/// Waits for a program that ends when all of its connections have ended. One that does not was not
+/// told of an end: then the stacks' states say whose fault that is.
 fn ended(world: &World, mut program: Running) -> Finished {
     let begin = Instant::now();
     while !program.has_ended() && begin.elapsed() < PATIENCE {
@@ -93,7 +93,7 @@ fn a_server_has_as_many_connections_as_its_limit_allows() {
     let ask = world.spawn(&world.script("connections.py", &ask));
     println!("{}", server.line("holds"));
     judge_memory(&world, count);
-    let said = ask.finish().success();
+    let said = ended(&world, ask);
     assert!(said.stdout.contains(&format!("closed {count}")), "{said}");
     let said = ended(&world, server);
     println!("{}", said.stdout);
@@ -118,7 +118,7 @@ fn a_client_has_as_many_connections_as_its_limit_allows() {
     let ask = Running::start(world.on_net(NET, &world.script("connections.py", &ask)));
     println!("{}", ask.line("open"));
     judge_memory(&world, count);
-    let said = ask.finish().success();
+    let said = ended(&world, ask);
     println!("{}", said.stdout);
     assert!(said.stdout.contains(&format!("closed {count}")), "{said}");
     let said = ended(&world, server);
