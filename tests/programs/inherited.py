@@ -162,6 +162,34 @@ def passes(way, kind):
     print(way.__name__, kind, flush=True)
 
 
+def stays(kind):
+    """The parent goes on with a socket that two programs have used, one after the other."""
+    held, client = pair(kind)
+    address = held.getsockname()
+    asking = client() if kind in ("connection", "datagram") else None
+    for _ in range(2):
+        got = []
+        begin = asking.recv if asking else (lambda size: connected(address).recv(size))
+        asker = threading.Thread(target=lambda begin=begin: got.append(begin(9)), daemon=True)
+        asker.start()
+        pass_fds(kind, held)
+        asker.join(PATIENCE)
+        assert got == [b"hi"], (kind, got)
+    assert held.getsockname() == address, kind
+    if asking:
+        held.sendall(b"by the parent")
+        assert asking.recv(99) == b"by the parent", kind
+    else:
+        asking = connected(address)
+        held.accept()[0].sendall(b"by the parent")
+        assert asking.recv(99) == b"by the parent", kind
+    held.close()
+    if kind == "connection":
+        assert asking.recv(9) == b""
+    asking.close()
+    print("stays", kind, flush=True)
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["child"]:
         answer(sys.argv[2], socket.socket(fileno=int(sys.argv[3])))
@@ -169,4 +197,6 @@ if __name__ == "__main__":
     for way in WAYS:
         for kind in KINDS if way is pass_fds else ["listener", "connection"]:
             passes(way, kind)
+    for kind in KINDS:
+        stays(kind)
     print("all")

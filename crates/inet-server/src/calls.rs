@@ -480,6 +480,9 @@ impl Client {
         for index in self.sockets.in_use() {
             self.with_socket(index, |client, socket| {
                 if socket.closed {
+                    if socket.moved {
+                        client.let_go(engine, socket);
+                    }
                     return;
                 }
                 if let Some(number) = socket.shared

@@ -178,6 +178,10 @@ impl Client {
     /// The program closes a socket that has moved.
     pub(crate) fn let_go(&mut self, engine: &mut Engine, socket: &mut Socket) {
         if !std::mem::replace(&mut socket.let_go, true) {
+            if let Some(number) = socket.shared {
+                let home = SocketHome { client: self.number, id: socket.id };
+                engine.shared.close_former(number, home);
+            }
             // It may have left the list when its bytes were released.
             self.closing.push(socket.id.index);
             self.settle(engine, socket);

@@ -84,12 +84,20 @@ pub(crate) struct SharedSocket {
     ends: Vec<HolderEnd>,
     /// Several of a listener, else at most one.
     pub(crate) homes: Vec<SocketHome>,
+    /// Homes that it has left for another client's. Until their programs close the socket they hold
+    /// it, by a descriptor that need not be an end of a pair.
+    former: Vec<SocketHome>,
     /// Without a home.
     pub(crate) parked: Option<Box<ParkedSocket>>,
     permits: Vec<u16>,
 }
 
 impl SharedSocket {
+    /// The socket leaves its homes for another client's.
+    pub(crate) fn leave_homes(&mut self) {
+        self.former.append(&mut self.homes);
+    }
+
     /// Takes the permits that have come out of a descriptor, a bounded number. Is there one for
     /// `client`? It is used up by that.
     fn take_permit(&mut self, cookie: u64, client: u16) -> bool {
@@ -118,6 +126,8 @@ pub(crate) struct SharedSockets {
     next: u32,
     /// Calls of this iteration.
     adoptions: Vec<Adoption>,
+    /// Sockets that may be held by no process any more.
+    unheld: Vec<u32>,
     /// Cookies of ends that are closed, for the supervisor.
     ended: Vec<u64>,
     /// The epoll set of the server's ends.
@@ -140,7 +150,8 @@ impl SharedSockets {
         let number = self.next;
         let end = self.watch(number, cookie, fd)?;
         let (ends, homes) = (vec![end], vec![home]);
-        let shared = SharedSocket { handle, ends, homes, parked: None, permits: Vec::new() };
+        let (former, permits) = (Vec::new(), Vec::new());
+        let shared = SharedSocket { handle, ends, homes, former, parked: None, permits };
         self.all.insert(number, shared);
         Ok(number)
     }
@@ -234,15 +245,42 @@ impl SharedSockets {
         if !shared.homes.is_empty() {
             return HomeClose::Leave;
         }
-        if !self.prune(number) {
+        if !self.prune(number) || self.has_former(number) {
             return HomeClose::Park;
         }
         self.all.remove(&number);
         HomeClose::Close
     }
 
+    fn has_former(&self, number: u32) -> bool {
+        self.all.get(&number).is_some_and(|shared| !shared.former.is_empty())
+    }
+
+    /// The program of a former home closes the socket.
+    pub(crate) fn close_former(&mut self, number: u32, home: SocketHome) {
+        let Some(shared) = self.all.get_mut(&number) else { return };
+        shared.former.retain(|other| *other != home);
+        if shared.former.is_empty() && shared.homes.is_empty() {
+            self.unheld.push(number);
+        }
+    }
+
+    /// Forgets a parked socket if no process holds it any more.
+    fn take_unheld(&mut self, number: u32) -> Option<Box<ParkedSocket>> {
+        let unheld = self.prune(number) && !self.has_former(number);
+        // A process that has the socket in its region will close it, or end.
+        let homeless = self.all.get(&number).is_some_and(|one| one.homes.is_empty());
+        (unheld && homeless).then(|| self.all.remove(&number)?.parked).flatten()
+    }
+
     /// The next socket that no process holds any more and that has no home. It is forgotten.
     pub(crate) fn poll_ended(&mut self) -> Option<Box<ParkedSocket>> {
+        while let Some(number) = self.unheld.pop() {
+            let ended = self.take_unheld(number);
+            if ended.is_some() {
+                return ended;
+            }
+        }
         // The rest is reported again.
         for _ in 0..HANG_UPS {
             let set = self.set.as_ref()?;
@@ -254,11 +292,9 @@ impl SharedSockets {
             }
             for event in &events[..count] {
                 let number = u32::try_from(event.data.u64()).unwrap_or(0);
-                let unheld = self.prune(number);
-                // A process that has the socket in its region will close it, or end.
-                let homeless = self.all.get(&number).is_some_and(|one| one.homes.is_empty());
-                if unheld && homeless {
-                    return self.all.remove(&number)?.parked;
+                let ended = self.take_unheld(number);
+                if ended.is_some() {
+                    return ended;
                 }
             }
         }
@@ -270,9 +306,14 @@ impl SharedSockets {
         self.ended.pop()
     }
 
-    /// Are there calls, or reports for the supervisor?
+    /// May a socket be held by no process any more?
+    pub(crate) fn has_unheld(&self) -> bool {
+        !self.unheld.is_empty()
+    }
+
+    /// Are there calls, sockets to be closed, or reports for the supervisor?
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        !self.adoptions.is_empty() || !self.ended.is_empty()
+        !self.adoptions.is_empty() || !self.ended.is_empty() || !self.unheld.is_empty()
     }
 }

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use core::ffi::c_int;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -10,8 +11,11 @@ use rustix::io::Errno;
 use crate::epoll_set::EpollSet;
 use crate::errno::Outcome;
 use crate::open_socket::OpenSocket;
+use crate::shared_end::{prepare, put_under};
 use crate::table::{DescriptorTable, Kind, TableValue};
-use crate::{adopted, always_ready, cached_placeholder, errno, instance, real};
+use crate::{
+    adopted, always_ready, cached_placeholder, errno, instance, process, real, signal_owner,
+};
 
 /// All descriptors of this process.
 pub(crate) static TABLE: DescriptorTable<Descriptor> = DescriptorTable::new();
@@ -39,6 +43,11 @@ fn take_up(fd: c_int, before: Option<&Descriptor>) -> Outcome<Arc<OpenSocket>> {
     if before.is_none() && TABLE.kind(fd) != Kind::Inherited {
         return Err(Errno::BADF);
     }
+    if let Some(Descriptor::Socket(before)) = before
+        && !adopted::is_marked(fd)
+    {
+        share_moved(before)?;
+    }
     let open = adopted::open(fd)?;
     prepare_ready_one()?;
     if let Some(Descriptor::Socket(before)) = before {
@@ -47,6 +56,50 @@ fn take_up(fd: c_int, before: Option<&Descriptor>) -> Outcome<Arc<OpenSocket>> {
     }
     install(fd, Descriptor::Socket(Arc::clone(&open)))?;
     Ok(open)
+}
+
+/// A socket whose descriptors stand for no pair has moved: a child of `vfork` has given the program
+/// that it executed a pair for itself. The socket gets one for this process, too.
+fn share_moved(open: &Arc<OpenSocket>) -> Outcome<()> {
+    // The child cannot change its parent's descriptors.
+    let client = instance::known().filter(|_| !process::in_vfork_child()).ok_or(Errno::BADF)?;
+    let all = TABLE.range(0, u32::MAX).into_iter().map(|(fd, _)| fd);
+    let numbers: Vec<c_int> = all.filter(|fd| stands_for(*fd, open)).collect();
+    let ends = client.share(&[&open.socket])?;
+    ends.iter().try_for_each(|end| replace(open, &numbers, end))
+}
+
+fn stands_for(fd: c_int, open: &Arc<OpenSocket>) -> bool {
+    matches!(TABLE.get(fd), Some(Descriptor::Socket(now)) if Arc::ptr_eq(&now, open))
+}
+
+/// Puts `end`, an end of a shared socket's pair, under all numbers of `open`.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn replace(open: &Arc<OpenSocket>, numbers: &[c_int], end: &OwnedFd) -> Outcome<()> {
+    prepare(open, end)?;
+    if open.has_owner()
+        && let Some(&before) = numbers.first()
+    {
+        signal_owner::carry_over(before, end.as_raw_fd())?;
+    }
+    adopted::know(end.as_fd(), open)?;
+    open.set_shared();
+    for &fd in numbers {
+        let is_still = |now: &Descriptor| match now {
+            Descriptor::Socket(now) => Arc::ptr_eq(now, open),
+            _ => false,
+        };
+        // No close of the number comes between: it takes the entry out first.
+        let done = TABLE.with(fd, |now| now.is_some_and(is_still).then(|| put_under(end, fd)));
+        done.transpose()?;
+    }
+    if open.is_on_cached() {
+        open.set_on_cached(false);
+        end_cached(open.is_placeholder_fresh());
+    }
+    Ok(())
 }
 
 /// Makes `fd`, which the kernel gave out just now, stand for `descriptor`.

@@ -30,6 +30,7 @@
 //! retaking: operations on sockets that other processes may take
 //! descriptors: what each descriptor of this process stands for
 //! epoll_set: the Tasuki members of an epoll file
+//! shared_end: the end of a shared socket's pair in place of a placeholder
 //! adopted: shared sockets that this process has taken up
 //! open_socket: an open Tasuki socket, shared by its descriptors
 //! own_calls: programs that make system calls of their own
@@ -43,6 +44,7 @@
 //! trace edge: a line for each call; results on their way to C
 //! sockaddr cancellation: addresses; threads that are to end
 //! handlers: signal handlers of the program
+//! signal_owner: the process that gets a placeholder's signals
 //! real: the C library's own functions
 //! process_state: state that a forked child makes anew
 //! errno pointers: error numbers; pointers that cannot be meant
@@ -83,7 +85,9 @@ mod registrations;
 mod retaking;
 mod select;
 mod self_filtering;
+mod shared_end;
 mod sharing;
+mod signal_owner;
 mod signals;
 mod sockaddr;
 mod table;

@@ -28,16 +28,12 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use sockets::poll;
 
 use crate::descriptors::{Descriptor, TABLE, install};
-use crate::errno::{self, Outcome};
+use crate::errno::Outcome;
 use crate::open_socket::{OpenSocket, SocketWatcher, wait_any};
 use crate::process_state::ProcessState;
-use crate::{instance, real, signals};
+use crate::signal_owner::{Owner, settings};
+use crate::{instance, signals};
 
-/// fcntl(2)'s, which libc lacks.
-const F_GETOWN_EX: c_int = 16;
-const F_GETSIG: c_int = 11;
-const F_SETSIG: c_int = 10;
-const F_SETOWN_EX: c_int = 15;
 const F_OWNER_TID: c_int = 0;
 const F_OWNER_PGRP: c_int = 2;
 /// Codes of a signal (sigaction(2)).
@@ -46,14 +42,6 @@ const POLL_OUT: c_int = 2;
 const POLL_ERR: c_int = 4;
 const POLL_PRI: c_int = 5;
 const POLL_HUP: c_int = 6;
-
-/// struct f_owner_ex.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Owner {
-    kind: c_int,
-    pid: libc::pid_t,
-}
 
 /// A socket whose events give signals.
 struct Signalled {
@@ -142,37 +130,6 @@ fn update(
         socket.watched_by(Arc::downgrade(&watcher));
     }
     Ok(())
-}
-
-/// Another file takes the place of a placeholder: owner, signal and O_ASYNC go along.
-#[cold]
-pub(crate) fn carry_over(before: c_int, after: c_int) -> Outcome<()> {
-    let (owner, signal, is_async) = settings(before)?;
-    if owner.pid != 0 {
-        let place = (&raw const owner) as libc::c_ulong;
-        // SAFETY: the command reads one f_owner_ex.
-        errno::check(unsafe { real::fcntl(after, F_SETOWN_EX, place) })?;
-    }
-    // SAFETY: the command takes an int.
-    errno::check(unsafe { real::fcntl(after, F_SETSIG, signal.unsigned_abs().into()) })?;
-    // SAFETY: the command takes no argument.
-    let flags = errno::check(unsafe { real::fcntl(after, libc::F_GETFL, 0) })?;
-    let flags = if is_async { flags | libc::O_ASYNC } else { flags };
-    // SAFETY: the command takes an int.
-    errno::check(unsafe { real::fcntl(after, libc::F_SETFL, flags.unsigned_abs().into()) })?;
-    Ok(())
-}
-
-/// What the placeholder has: owner, signal, O_ASYNC.
-fn settings(fd: c_int) -> Outcome<(Owner, c_int, bool)> {
-    let mut owner = Owner::default();
-    // SAFETY: the command writes one f_owner_ex.
-    errno::check(unsafe { real::fcntl(fd, F_GETOWN_EX, (&raw mut owner) as libc::c_ulong) })?;
-    // SAFETY: the command takes no argument.
-    let signal = errno::check(unsafe { real::fcntl(fd, F_GETSIG, 0) })?;
-    // SAFETY: as above.
-    let flags = errno::check(unsafe { real::fcntl(fd, libc::F_GETFL, 0) })?;
-    Ok((owner, signal, flags & libc::O_ASYNC != 0))
 }
 
 impl SignalState {

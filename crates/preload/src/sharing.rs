@@ -8,7 +8,7 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -16,11 +16,12 @@ use rustix::net::{AddressFamily, sockopt};
 use sockets::shared::MOST_SHARED;
 use sockets::{Client, Socket};
 
-use crate::descriptors::{Descriptor, TABLE, end_cached};
-use crate::errno::{self, Outcome};
+use crate::descriptors::{Descriptor, TABLE, replace};
+use crate::errno::Outcome;
 use crate::open_socket::OpenSocket;
+use crate::shared_end::{prepare, put_under};
 use crate::table::Kind;
-use crate::{adopted, instance, process, readiness_signals, real};
+use crate::{adopted, instance, process};
 
 /// An open socket and its numbers.
 struct Holding {
@@ -126,48 +127,6 @@ fn is_placeholder(fd: c_int) -> bool {
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     sockopt::socket_domain(fd) == Ok(AddressFamily::UNIX)
         && rustix::net::getpeername(fd) == Err(Errno::NOTCONN)
-}
-
-fn prepare(open: &OpenSocket, end: &OwnedFd) -> Outcome<()> {
-    adopted::mark(end.as_raw_fd())?;
-    if open.is_nonblocking() {
-        rustix::io::ioctl_fionbio(end, true)?;
-    }
-    Ok(())
-}
-
-/// Puts `end` under all numbers of `open`.
-fn replace(open: &Arc<OpenSocket>, numbers: &[c_int], end: &OwnedFd) -> Outcome<()> {
-    prepare(open, end)?;
-    if open.has_owner()
-        && let Some(&before) = numbers.first()
-    {
-        readiness_signals::carry_over(before, end.as_raw_fd())?;
-    }
-    adopted::know(end.as_fd(), open)?;
-    open.set_shared();
-    for &fd in numbers {
-        let is_still = |now: &Descriptor| match now {
-            Descriptor::Socket(now) => Arc::ptr_eq(now, open),
-            _ => false,
-        };
-        // No close of the number comes between: it takes the entry out first.
-        let done = TABLE.with(fd, |now| now.is_some_and(is_still).then(|| put_under(end, fd)));
-        done.transpose()?;
-    }
-    if open.is_on_cached() {
-        open.set_on_cached(false);
-        end_cached(open.is_placeholder_fresh());
-    }
-    Ok(())
-}
-
-fn put_under(end: &OwnedFd, fd: c_int) -> Outcome<c_int> {
-    // SAFETY: the command takes no argument.
-    let flags = errno::check(unsafe { real::fcntl(fd, libc::F_GETFD, 0) })?;
-    let flags = if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
-    // SAFETY: no pointers. `fd` is a placeholder, which nothing else uses.
-    errno::check(unsafe { real::dup3(end.as_raw_fd(), fd, flags) })
 }
 
 /// Looks for descriptors of shared sockets that this process image does not know: those that an

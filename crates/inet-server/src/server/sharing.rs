@@ -33,7 +33,8 @@ impl Server {
         for (&(id, cookie), end) in sockets.iter().zip(fds) {
             let had_set = engine.shared.set().is_some();
             let socket = client.sockets.at(id.index);
-            let socket = socket.filter(|one| one.id == id && !one.closed);
+            // One that has moved gets a pair for its program, to take it back.
+            let socket = socket.filter(|one| one.id == id && !one.is_left());
             let added = match socket.map(|socket| (socket.shared, socket)) {
                 Some((Some(shared), _)) => engine.shared.add_end(shared, cookie, end),
                 Some((None, socket)) => {
@@ -66,6 +67,9 @@ impl Server {
             if let Err(fault) = client.finish(&mut self.engine, Some(path), outcome) {
                 self.fail(number, &fault);
             }
+        }
+        if self.engine.shared.has_unheld() {
+            self.end_unheld(self.engine.now);
         }
         while let Some(cookie) = self.engine.shared.take_forgotten() {
             self.events.push(ServerEvent::SharedSocketEnded { cookie });
@@ -129,7 +133,7 @@ impl Server {
         if parked.state != SocketState::Listening
             && let Some(state) = self.engine.shared.get_mut(shared)
         {
-            state.homes.clear();
+            state.leave_homes();
         }
         Some(parked)
     }

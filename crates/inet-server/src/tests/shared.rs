@@ -174,6 +174,39 @@ fn a_socket_may_have_several_pairs() {
     assert_eq!(world.b.events.iter().filter(refused).count(), many.len() - 15);
 }
 
+/// A parent of `vfork` has no end of its child's pair. It holds the socket all the same.
+#[test]
+fn a_former_home_holds_it_until_it_closes() {
+    let (mut world, mut a, mut first, mut second) = three();
+    let (sock, child) = world.connect(&mut a, &mut first, 80);
+    let now = world.now;
+    let mut former = child;
+    for cookie in [1, 3] {
+        let holders = share(&mut world, 7, &former, cookie);
+        let taken = adopt(&mut world, &mut second, &holders, cookie).unwrap();
+        drop(holders);
+        world.b.server.end_unheld(now);
+        world.call(&mut second, Op::Close, &[taken.word()], 0).unwrap();
+        world.rest();
+        assert!(!sock.has(SocketFlags::READ_CLOSED) && former.has(SocketFlags::MOVED));
+        let own = share(&mut world, 7, &former, cookie + 1);
+        let back = adopt(&mut world, &mut first, &own, cookie + 1).unwrap();
+        assert!(back.has(SocketFlags::CONNECTED));
+        world.call(&mut first, Op::Close, &[former.word()], 0).unwrap();
+        former = back;
+    }
+    let holders = share(&mut world, 7, &former, 5);
+    let taken = adopt(&mut world, &mut second, &holders, 5).unwrap();
+    drop(holders);
+    world.call(&mut second, Op::Close, &[taken.word()], 0).unwrap();
+    assert!(!sock.has(SocketFlags::READ_CLOSED));
+    // A client that ends closes it as well.
+    world.b.remove(7, now);
+    world.call(&mut second, Op::Null, &[], 0).unwrap();
+    world.run(|_| sock.has(SocketFlags::READ_CLOSED));
+    assert_eq!(sock.error(), 0, "an end, and no reset");
+}
+
 #[test]
 fn without_a_place_it_stays_where_it_is() {
     let (mut world, mut a, mut first, mut second) = three();
