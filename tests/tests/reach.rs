@@ -369,6 +369,44 @@ fn nothing_is_left_to_process_1() {
     world.assert_nothing_left();
 }
 
+/// `tasuki run --net` becomes its program where process 1 collects the relay.
+#[test]
+fn nothing_is_left_to_process_1_by_programs_of_an_instance() {
+    let Some(world) = world() else { return };
+    let up = [&["up"], &NOWHERE[..], &[NET]].concat();
+    let _ = Running::start(world.tasuki(&up)).finish().success();
+    let tasuki = tasuki_binary();
+    let run = [tasuki.to_str().expect("a plain path"), "run", "--net", NET];
+    for how in ["auto", "seccomp"] {
+        let mut words = vec!["unshare", "--pid", "--fork", "--mount-proc"];
+        let script = world.script("idle_init.py", &run);
+        words.extend(script.iter().map(String::as_str));
+        words.extend(["--intercept", how, "--", "/run/home/reach", "socket"]);
+        let said = world.run(&words).success();
+        assert!(said.stdout.ends_with("zombies: []\n"), "{said}");
+    }
+    // Exit codes and signals are the program's.
+    let run = format!("{} --", run.join(" "));
+    let script = format!(
+        "import subprocess, sys\n\
+         one = lambda *words: subprocess.Popen([*'{run}'.split(), *words], stdout=-1)\n\
+         print(one('sh', '-c', 'exit 7').wait())\n\
+         trap = 'trap \"exit 9\" TERM; echo ready; while :; do sleep 0.1; done'\n\
+         running = one('sh', '-c', trap)\n\
+         running.stdout.readline(); running.terminate(); print(running.wait())\n\
+         killed = one('sh', '-c', 'echo $$; exec sleep 600')\n\
+         number = int(killed.stdout.readline()); killed.kill(); print(killed.wait())\n\
+         killed.stdout.read(); print('ended')"
+    );
+    let python = world.python(&["-c", &script]);
+    let mut words = vec!["unshare", "--pid", "--fork", "--mount-proc"];
+    words.extend(python.iter().map(String::as_str));
+    let said = world.run(&words).success();
+    assert_eq!(said.stdout, "7\n9\n-9\nended\n", "{said}");
+    let _ = Running::start(world.tasuki(&["down", NET])).finish().success();
+    world.assert_nothing_left();
+}
+
 /// A program does not go on without its network.
 #[test]
 fn a_program_ends_with_its_killed_instance() {

@@ -53,7 +53,7 @@ use rustix::io::Errno;
 
 use self::awaited::AwaitedReplies;
 use self::child::Program;
-pub(crate) use self::child::cannot_execute;
+pub(crate) use self::child::{cannot_execute, run_to_end};
 use self::clients::Clients;
 use self::connections::{Accepts, Busy, Connection, ConnectionId, Connections, Watch};
 use self::faults::{FaultBudgets, Origin};

@@ -5,6 +5,7 @@
 //! no relay, since the stack is inside of one program: the filter refuses.
 
 mod confinement;
+mod orphans;
 
 use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
@@ -25,7 +26,7 @@ use crate::output_file;
 use crate::program::{self, Reach};
 use crate::runtime_dir::InstanceName;
 use crate::settings::{self, Settings};
-use crate::supervisor::{Instance, Signals, Supervisor, Workload, cannot_execute};
+use crate::supervisor::{Instance, Signals, Supervisor, Workload, cannot_execute, run_to_end};
 
 /// Runs the program and returns its exit code.
 ///
@@ -54,11 +55,8 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
         let found = program::find(name, Reach::of(intercept))?;
         let command = confinement.command(&found, name, arguments)?;
         let trace = begin_trace(trace)?;
-        return Err(join(
-            &net,
-            Interception::new((intercept, host_loopback), trace, found.dynamic),
-            command,
-        ));
+        let interception = Interception::new((intercept, host_loopback), trace, found.dynamic);
+        return join(&net, interception, command);
     }
     let mut settings = Settings::new(InstanceName::of_run(std::process::id()), &options)?;
     settings.links.iter_mut().for_each(|link| link.host_loopback = !host_loopback.is_empty());
@@ -94,13 +92,15 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
     Supervisor::start(instance, signals, Workload::Program(command))?.run()
 }
 
-/// Becomes the program, on an instance that runs already. Returns only why that is not possible.
-fn join(name: &InstanceName, mut interception: Interception, mut command: Command) -> Failure {
+/// Runs the program on an instance that runs already: becomes it, unless nobody would collect the
+/// relay then.
+fn join(
+    name: &InstanceName,
+    mut interception: Interception,
+    mut command: Command,
+) -> Result<u8, Failure> {
     // Connecting shows that it is alive and lets us in.
-    let socket = match operator::find_for_program(name) {
-        Ok(socket) => socket,
-        Err(failure) => return failure,
-    };
+    let socket = operator::find_for_program(name)?;
     let resolver = match interception.how {
         Intercept::Preload => Ok(ResolverStatus::default()),
         Intercept::Auto | Intercept::Seccomp => operator::resolver(name, &socket),
@@ -110,16 +110,17 @@ fn join(name: &InstanceName, mut interception: Interception, mut command: Comman
         tracing::debug!(%failure, "programs see the host's name servers");
         ResolverStatus::default()
     });
-    let applied = interception
-        .start_relay()
-        .and_then(|()| interception.apply(&mut command, &socket, &resolver));
-    match applied {
-        Ok(()) => {
-            let error = command.exec();
-            cannot_execute(&command, &error)
-        }
-        Err(failure) => failure,
+    if interception.how == Intercept::Preload || orphans::are_collected() {
+        interception.start_relay()?;
+        interception.apply(&mut command, &socket, &resolver)?;
+        let error = command.exec();
+        return Err(cannot_execute(&command, &error));
     }
+    let _relay = interception.start_child_relay()?;
+    let signals = Signals::catch()?;
+    interception.apply(&mut command, &socket, &resolver)?;
+    relay::line::end_with_caller(&mut command);
+    run_to_end(&mut command, signals)
 }
 
 /// How the program's calls become Tasuki's, and what is said about them.

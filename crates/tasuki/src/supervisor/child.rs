@@ -1,11 +1,13 @@
-//! The program of `tasuki run`, as a child of the supervisor.
+//! The program of `tasuki run`, as a child of the supervisor or of a `tasuki run --net`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::signals::Signals;
 use crate::exit::{Code, Failure};
 
 /// A running program; killed and collected when dropped before its end.
@@ -67,6 +69,29 @@ impl Drop for Program {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
+    }
+}
+
+/// Runs a program to its end. Signals to this process go on to it. Its exit code, 128+n for signal
+/// n.
+///
+/// # Errors
+/// As [`Program::start`], and the system's.
+pub(crate) fn run_to_end(command: &mut Command, mut signals: Signals) -> Result<u8, Failure> {
+    let mut program = Program::start(command)?;
+    loop {
+        for arrived in signals.arrived() {
+            if let Some(signal) = arrived.to_pass_on() {
+                program.signal(signal, arrived.sender);
+            }
+        }
+        if let Some(code) = program.collect() {
+            return Ok(code);
+        }
+        let mut fds =
+            [PollFd::new(&program.pidfd, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
+        rustix::io::retry_on_intr(|| poll(&mut fds, None))
+            .map_err(|errno| Failure::system("wait for the program", errno))?;
     }
 }
 
