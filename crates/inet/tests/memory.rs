@@ -48,8 +48,8 @@ static COUNTING: Counting = Counting;
 /// Connections, on each of two hosts.
 const CONNECTIONS: usize = 100_000;
 
-/// Most bytes that one may cost: a kibibyte, and what a device of its port (SO_BINDTODEVICE) takes.
-const MOST: usize = 1024 + 8;
+/// Most bytes that one may cost.
+const MOST: usize = 1024;
 
 /// Payload that is not there: the connections are idle.
 #[derive(Debug)]

@@ -235,7 +235,8 @@ pub(crate) struct SocketOptions {
     pub(crate) traffic_class: u8,
     pub(crate) v6_only: bool,
     pub(crate) max_seg: u16,
-    pub(crate) user_timeout: Duration,
+    /// Milliseconds; 0: not set. Each socket has these options, so they are kept short.
+    pub(crate) user_timeout: u32,
     pub(crate) reuse_port: bool,
     pub(crate) quick_ack: bool,
     pub(crate) not_sent_lowat: u32,
@@ -300,7 +301,7 @@ impl SocketOptions {
             traffic_class: 0,
             v6_only: false,
             max_seg: 0,
-            user_timeout: config.tcp.user_timeout.unwrap_or_default(),
+            user_timeout: millis(config.tcp.user_timeout.unwrap_or_default()),
             reuse_port: false,
             quick_ack: true,
             not_sent_lowat: 0,
@@ -356,7 +357,8 @@ impl SocketOptions {
 
     /// The user timeout, if set.
     pub(crate) fn user_timeout(&self) -> Option<Duration> {
-        (!self.user_timeout.is_zero()).then_some(self.user_timeout)
+        let set = Some(self.user_timeout).filter(|millis| *millis != 0);
+        set.map(|millis| Duration::from_millis(millis.into()))
     }
 
     /// The settings of a connection over `path`.
@@ -421,7 +423,9 @@ impl SocketOptions {
             OptionName::TrafficClass => SockOption::TrafficClass(self.traffic_class),
             OptionName::V6Only => SockOption::V6Only(self.v6_only),
             OptionName::MaxSeg => SockOption::MaxSeg(self.max_seg),
-            OptionName::UserTimeout => SockOption::UserTimeout(self.user_timeout),
+            OptionName::UserTimeout => {
+                SockOption::UserTimeout(self.user_timeout().unwrap_or_default())
+            }
             OptionName::ReusePort => SockOption::ReusePort(self.reuse_port),
             OptionName::QuickAck => SockOption::QuickAck(self.quick_ack),
             OptionName::NotSentLowat => SockOption::NotSentLowat(self.not_sent_lowat),
@@ -491,7 +495,7 @@ impl SocketOptions {
             SockOption::TrafficClass(class) => self.traffic_class = class,
             SockOption::V6Only(on) => self.v6_only = on,
             SockOption::MaxSeg(bytes) => self.max_seg = bytes,
-            SockOption::UserTimeout(time) => self.user_timeout = time,
+            SockOption::UserTimeout(time) => self.user_timeout = millis(time),
             SockOption::ReusePort(on) => self.reuse_port = on,
             SockOption::QuickAck(on) => self.quick_ack = on,
             SockOption::NotSentLowat(bytes) => self.not_sent_lowat = bytes,
@@ -531,6 +535,12 @@ impl SocketOptions {
 /// Whether a time of keep-alive is out of Linux's range (MAX_TCP_KEEPIDLE, MAX_TCP_KEEPINTVL).
 fn is_off(time: Duration) -> bool {
     !(Duration::from_secs(1)..=Duration::from_secs(32_767)).contains(&time)
+}
+
+/// A time in whole milliseconds. A shorter one is one, because 0 means none.
+fn millis(time: Duration) -> u32 {
+    let least = u128::from(!time.is_zero());
+    u32::try_from(time.as_millis().max(least)).unwrap_or(u32::MAX)
 }
 
 /// RFC 3828 3.1: the header is always covered.

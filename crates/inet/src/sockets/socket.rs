@@ -53,12 +53,19 @@ pub(crate) enum Binding {
     Port,
     /// An address and a port.
     Both,
+    /// The address of a group or a broadcast, with any port: the socket receives there, and sends
+    /// from another address.
+    Group,
+    /// The same, and a port.
+    GroupAndPort,
 }
 
 impl Binding {
-    /// By `bind` to this address.
-    pub(crate) fn to(asked: &SocketAddr) -> Self {
+    /// By `bind` to this address. `receives_only`: it is that of a group or a broadcast.
+    pub(crate) fn to(asked: &SocketAddr, receives_only: bool) -> Self {
         match (asked.ip().is_unspecified(), asked.port() == 0) {
+            (_, true) if receives_only => Self::Group,
+            (_, false) if receives_only => Self::GroupAndPort,
             (true, true) => Self::Any,
             (false, true) => Self::Address,
             (true, false) => Self::Port,
@@ -72,11 +79,16 @@ impl Binding {
     }
 
     pub(crate) fn names_address(self) -> bool {
-        matches!(self, Self::Address | Self::Both)
+        matches!(self, Self::Address | Self::Both) || self.receives_only()
     }
 
     pub(crate) fn names_port(self) -> bool {
-        matches!(self, Self::Port | Self::Both)
+        matches!(self, Self::Port | Self::Both | Self::GroupAndPort)
+    }
+
+    /// Whether the socket only receives at its address.
+    pub(crate) fn receives_only(self) -> bool {
+        matches!(self, Self::Group | Self::GroupAndPort)
     }
 }
 
@@ -101,8 +113,6 @@ pub(crate) struct Socket<T, R> {
     pub(crate) claim: Option<PortClaim>,
     /// The parts of the address that `bind` named.
     pub(crate) binding: Binding,
-    /// It is bound to a group or a broadcast address: it receives there, and sends from another.
-    pub(crate) receives_only: bool,
     pub(crate) events: PendingEvents,
     /// In the queue of those that may have something to send.
     pub(crate) ready: bool,
@@ -135,7 +145,6 @@ impl<T, R> Socket<T, R> {
             local: None,
             claim: None,
             binding: Binding::None,
-            receives_only: false,
             events: PendingEvents::default(),
             ready: false,
             exit: InterfaceId::LOOPBACK,
@@ -163,7 +172,7 @@ impl<T, R> Socket<T, R> {
     /// Its own address in what it sends; an unspecified one for that of the path.
     pub(crate) fn source(&self) -> SocketAddr {
         let local = self.local.unwrap_or(self.family.unbound());
-        match self.receives_only {
+        match self.binding.receives_only() {
             true => SocketAddr::new(wildcard(local.ip()), local.port()),
             false => local,
         }

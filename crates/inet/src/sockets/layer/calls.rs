@@ -84,8 +84,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         }
         self.take_address(handle, local, None);
         if let Some(socket) = self.sockets.get_mut(handle) {
-            socket.binding = Binding::to(&asked);
-            socket.receives_only = receives_only;
+            socket.binding = Binding::to(&asked, receives_only);
         }
         Ok(())
     }

@@ -156,7 +156,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             }
         };
         // As Linux: a datagram socket still receives at its group, a stream has an address.
-        let receives_only = socket.receives_only && !kind.is_datagram();
+        let receives_only = socket.binding.receives_only() && !kind.is_datagram();
         let named = socket.local.filter(|local| local.port() == 0 && !receives_only);
         if let Some(bound) = socket.local.filter(|local| local.port() != 0) {
             let local = match bound.ip() {

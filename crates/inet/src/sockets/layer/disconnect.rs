@@ -70,7 +70,6 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         socket.local = Some(address).filter(|_| binding.names_address());
         if socket.local.is_none() {
             socket.binding = Binding::None;
-            socket.receives_only = false;
         }
         if !kind.is_datagram() {
             socket.rare.get_or_insert_default().former_port = local.port();
