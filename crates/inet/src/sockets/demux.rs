@@ -125,15 +125,29 @@ impl PortSharers {
         ends: &Endpoints,
         takes: impl Fn(Handle) -> bool,
     ) -> Option<Handle> {
-        let start = match self.spread {
-            true => hash.hash_one(ends) % self.handles.len().max(1) as u64,
-            false => 0,
-        };
-        let (before, from) = self.handles.split_at_checked(usize::try_from(start).ok()?)?;
-        match self.spread {
-            true => from.iter().chain(before).copied().find(|handle| takes(*handle)),
-            false => self.handles.iter().copied().rfind(|handle| takes(*handle)),
+        if !self.spread {
+            return self.handles.iter().copied().rfind(|handle| takes(*handle));
         }
+        if self.by_device {
+            return self.spread_over_takers(hash, ends, takes);
+        }
+        let start = hash.hash_one(ends) % self.handles.len().max(1) as u64;
+        let (before, from) = self.handles.split_at_checked(usize::try_from(start).ok()?)?;
+        from.iter().chain(before).copied().find(|handle| takes(*handle))
+    }
+
+    /// One of the sockets that `takes` accepts: each gets the same share. Otherwise the share of a
+    /// socket of another device would all be its neighbour's.
+    #[cold]
+    fn spread_over_takers(
+        &self,
+        hash: &KeyedHash,
+        ends: &Endpoints,
+        takes: impl Fn(Handle) -> bool,
+    ) -> Option<Handle> {
+        let mut takers = self.handles.iter().copied().filter(|handle| takes(*handle));
+        let count = takers.clone().count().max(1) as u64;
+        takers.nth(usize::try_from(hash.hash_one(ends) % count).ok()?)
     }
 }
 

@@ -62,6 +62,29 @@ fn datagrams_are_spread_by_reuse_port() {
 }
 
 #[test]
+fn the_share_of_a_socket_of_another_device_is_spread_as_well() {
+    let mut b = Host::b_knowing_a();
+    let devices = [Some(InterfaceId::LOOPBACK), None, None, Some(InterfaceId::LOOPBACK)];
+    let sockets = devices.map(|device| {
+        let socket = b.stack.open(SocketKind::Datagram, 1).unwrap();
+        option(&mut b, socket, SockOption::ReusePort(true));
+        option(&mut b, socket, SockOption::BindToDevice(device));
+        b.stack.bind(socket, at(IP_B, 53)).unwrap();
+        socket
+    });
+    let mut counts = [0; 4];
+    for port in 1000..1400 {
+        b.take(&udp_frame(port, 53, &[1]));
+        for (count, socket) in counts.iter_mut().zip(sockets) {
+            *count += b.received(socket).len();
+        }
+    }
+    let [none, first, second, no_more] = counts;
+    assert_eq!((none, first + second, no_more), (0, 400, 0));
+    assert!(first.min(second) > 160, "{counts:?}");
+}
+
+#[test]
 fn the_reader_hears_of_enough_bytes_or_of_the_end() {
     let mut pair = Pair::new();
     let (client, server, _) = pair.connected();
