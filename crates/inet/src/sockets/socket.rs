@@ -73,11 +73,6 @@ impl Binding {
         }
     }
 
-    /// Whether `bind` was called: the address outlives a failed connection.
-    pub(crate) fn is_bound(self) -> bool {
-        self != Self::None
-    }
-
     pub(crate) fn names_address(self) -> bool {
         matches!(self, Self::Address | Self::Both) || self.receives_only()
     }

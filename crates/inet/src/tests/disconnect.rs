@@ -60,3 +60,41 @@ fn a_datagram_socket_loses_what_bind_did_not_name() {
         b.events();
     }
 }
+
+#[test]
+fn a_stream_gives_back_a_port_that_bind_chose() {
+    let any = Ipv4Addr::UNSPECIFIED;
+    for (bound, shown, keeps_port) in [
+        (None, any, false),
+        (Some(at(any, 0)), any, false),
+        (Some(at(any, 2000)), any, true),
+        (Some(at(IP_A, 0)), IP_A, false),
+        (Some(at(IP_A, 2000)), IP_A, true),
+    ] {
+        for refused in [true, false] {
+            let mut pair = Pair::new();
+            let (.., listener) = pair.connected();
+            let client = pair.a.stack.open(SocketKind::Stream, 5).unwrap();
+            if let Some(bound) = bound {
+                pair.a.stack.bind(client, bound).unwrap();
+            }
+            let port = if refused { 81 } else { 80 };
+            pair.a.stack.connect(pair.a.now, client, at(IP_B, port)).unwrap();
+            let local = pair.a.stack.local_addr(client).unwrap();
+            pair.settle();
+            pair.a.stack.disconnect(pair.a.now, client).unwrap();
+            // As Linux: it shows the port that it had.
+            assert_eq!(pair.a.stack.local_addr(client), Ok(at(shown, local.port())), "{bound:?}");
+            let other = pair.a.stack.open(SocketKind::Stream, 6).unwrap();
+            let outcome = pair.a.stack.bind(other, local);
+            let taken = if keeps_port { Err(Error::AddrInUse) } else { Ok(()) };
+            assert_eq!(outcome, taken, "{bound:?}, {refused}");
+            pair.settle();
+            pair.a.events();
+            assert!(pair.b.stack.accept(listener, 4).is_ok());
+            pair.a.stack.connect(pair.a.now, client, at(IP_B, 80)).unwrap();
+            let again = pair.a.stack.local_addr(client).unwrap();
+            assert_eq!((again.ip(), again == local), (local.ip(), keeps_port), "{bound:?}");
+        }
+    }
+}

@@ -453,12 +453,11 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     /// See [`Stack::local_addr`](crate::Stack::local_addr).
     pub(crate) fn local_addr(&self, handle: Handle) -> Result<SocketAddr, Error> {
         let socket = self.open_socket_ref(handle)?;
-        let unbound = || {
-            let mut unbound = socket.family.unbound();
-            unbound.set_port(socket.rare.as_ref().map_or(0, |rare| rare.former_port));
-            unbound
-        };
-        Ok(socket.family.show(socket.local.unwrap_or_else(unbound)))
+        let mut shown = socket.local.unwrap_or(socket.family.unbound());
+        if shown.port() == 0 {
+            shown.set_port(socket.rare.as_ref().map_or(0, |rare| rare.former_port));
+        }
+        Ok(socket.family.show(shown))
     }
 
     /// See [`Stack::peer_addr`](crate::Stack::peer_addr).

@@ -47,14 +47,15 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         Ok(cut_short)
     }
 
-    /// Gives a socket the address that `bind` named. As on Linux, a port that `bind` chose for a
-    /// named address stays with a stream alone, and a stream shows a port that it has no more.
-    fn restore_address(&mut self, handle: Handle) {
+    /// Gives a socket the address that `bind` named. As on Linux, a port that `bind` chose is free
+    /// for others, and a stream shows a port that it has no more.
+    pub(super) fn restore_address(&mut self, handle: Handle) {
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         let (kind, dual, owner) = (socket.kind(), socket.is_dual(), socket.owner);
         let Some(local) = socket.local else { return };
         let binding = socket.binding;
-        if binding.names_address() && (binding.names_port() || !kind.is_datagram()) {
+        // Without a port it has been restored before.
+        if local.port() == 0 || binding.names_address() && binding.names_port() {
             return;
         }
         if binding.names_port() {

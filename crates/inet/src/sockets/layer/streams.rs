@@ -493,18 +493,16 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         self.leave_network(cx, handle);
         let Some(socket) = self.sockets.get_mut(handle) else { return };
         socket.body = SocketBody::Idle;
-        if !socket.binding.is_bound() {
-            socket.local = None;
-        }
+        self.restore_address(handle);
     }
 
     /// Removes an ended connection from the demultiplexer while its socket is still open. Its port
-    /// is free, unless the owner bound it by name.
+    /// is free, unless the owner bound it by its number.
     pub(super) fn leave_network(&mut self, cx: &mut Context, handle: Handle) {
         let Some(socket) = self.sockets.get(handle) else { return };
-        let (bound, claim) = (socket.binding.is_bound(), socket.claim);
+        let (named, claim) = (socket.binding.names_port(), socket.claim);
         self.unregister(cx, handle);
-        if let (true, Some(claim), Some(socket)) = (bound, claim, self.sockets.get_mut(handle)) {
+        if let (true, Some(claim), Some(socket)) = (named, claim, self.sockets.get_mut(handle)) {
             self.ports.claim(&claim, socket.owner);
             socket.claim = Some(claim);
         }
