@@ -322,7 +322,9 @@ impl Client {
         }
         let room = engine.stack.deferred_room(handle);
         if stream {
-            // After a failed attempt this is a new connection.
+            // After a failed attempt this is a new connection. As Linux: what the old one has left
+            // for SO_ERROR is not about this one.
+            socket.take_error();
             socket.tx.restart();
             socket.eof = false;
             socket.pending_pieces.clear();

@@ -113,6 +113,40 @@ static void run_reuse(struct scene *scene, long b, long c)
 	}
 }
 
+/* As run_reuse, but nothing takes the error that the end of the connection leaves. */
+static void run_reconnect(struct scene *scene, long b, long c)
+{
+	struct sockaddr_storage name = scene->to, none = { .ss_family = AF_UNSPEC };
+	(void)b, (void)c;
+	if (result(connect(scene->socket, (void *)&none, sizeof none)) < 0)
+		return;
+	if (!scene->to.ss_family || scene->listener < 0)
+		return;
+	result(connect(scene->socket, (void *)&name, length_of(scene)));
+	wait_for(scene->socket, POLLOUT);
+	result(connect(scene->socket, (void *)&name, length_of(scene)));
+}
+
+/* An attempt that fails, from an address with (`named`) or without a port of the program's choice:
+ * may another socket have the address then, and does the socket keep it? */
+static void run_fail(struct scene *scene, long named, long b)
+{
+	(void)b;
+	struct sockaddr_storage own = loopback(scene->family, named ? closed_port(scene) : 0);
+	struct sockaddr_storage to = loopback(scene->family, closed_port(scene)), after;
+	socklen_t len = sizeof own, after_len = sizeof after;
+	int fd = socket(scene->family, SOCK_STREAM, 0), other = socket(scene->family, SOCK_STREAM, 0);
+	CHECK(bind(fd, (void *)&own, length_of(scene)) == 0);
+	CHECK(getsockname(fd, (void *)&own, &len) == 0);
+	result(connect(fd, (void *)&to, length_of(scene)));
+	CHECK(getsockname(fd, (void *)&after, &after_len) == 0);
+	say(" same name: %d", memcmp(&own, &after, len) == 0);
+	result(bind(other, (void *)&own, length_of(scene)));
+	result(bind(fd, (void *)&own, length_of(scene)));
+	close(fd);
+	close(other);
+}
+
 static void run_bind(struct scene *scene, long kind, long b)
 {
 	struct sockaddr_storage name;
@@ -236,6 +270,9 @@ static const struct call CALLS[] = {
 	CONNECT(OTHER_FAMILY),
 	CONNECT(CLOSED_PORT),
 	{ "connect(AF_UNSPEC) and again", ANY, run_reuse, 0, 0 },
+	{ "connect(AF_UNSPEC) and again at once", TCP, run_reconnect, 0, 0 },
+	{ "connect(a closed port) from a chosen port", TCP | BASIC, run_fail, 0, 0 },
+	{ "connect(a closed port) from a named port", TCP | BASIC, run_fail, 1, 0 },
 	BIND(SAME),
 	BIND(SHORT),
 	BIND(LONG),
