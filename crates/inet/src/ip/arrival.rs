@@ -74,8 +74,11 @@ impl IpLayer {
     /// packets come from.
     fn arrival_from_self(&self, to_us: bool, packet: &Packet) -> Option<Arrival> {
         let (source, destination) = (packet.source, packet.destination);
-        match destination.is_multicast() {
-            true if self.admits(packet.interface, destination, source) => Some(Arrival::ToAll),
+        match destination {
+            IpAddr::V4(ip) if ip.is_broadcast() => Some(Arrival::ToAll),
+            ip if ip.is_multicast() && self.admits(packet.interface, ip, source) => {
+                Some(Arrival::ToAll)
+            }
             _ => to_us.then_some(Arrival::ToUs),
         }
     }

@@ -80,6 +80,11 @@ impl Path {
 }
 
 impl Path {
+    /// Whether a packet to `ip` is for all hosts of a link, or for a group.
+    pub(crate) fn is_for_many(&self, ip: IpAddr) -> bool {
+        matches!(self.hop, Hop::Group(_)) || ip.is_multicast() || is_limited_broadcast(ip)
+    }
+
     /// Where the packet really leaves.
     pub(crate) fn exit(&self) -> InterfaceId {
         if self.hop == Hop::Local { InterfaceId::LOOPBACK } else { self.interface }
@@ -223,7 +228,7 @@ fn local_source(
             interfaces.get(usize::from(via.0))?.has(ip).then_some((ip, via))
         }
         // As Linux: a group of IPv4 on the loopback interface, and none of IPv6.
-        (IpAddr::V4(v4), Some(InterfaceId::LOOPBACK)) if v4.is_multicast() => {
+        (IpAddr::V4(v4), Some(InterfaceId::LOOPBACK)) if v4.is_multicast() || v4.is_broadcast() => {
             loopback(Ipv4Addr::LOCALHOST.into())
         }
         _ => interfaces.iter().any(|one| one.has(ip)).then(|| loopback(ip))?,

@@ -291,3 +291,28 @@ fn groups_on_the_loopback_interface() {
     b.poll();
     assert!(b.received(inside).is_empty());
 }
+
+#[test]
+fn a_broadcast_from_a_loopback_address_stays_here() {
+    let everyone = Ipv4Addr::BROADCAST;
+    let mut b = Host::b_knowing_a();
+    let receivers = [everyone, Ipv4Addr::UNSPECIFIED, IP_B].map(|bound| {
+        let socket = b.stack.open(SocketKind::Datagram, 1).unwrap();
+        b.stack.set_option(b.now, socket, SockOption::ReuseAddr(true)).unwrap();
+        b.stack.bind(socket, at(bound, 9)).unwrap();
+        socket
+    });
+    let sender = b.stack.open(SocketKind::Datagram, 2).unwrap();
+    b.stack.bind(sender, at(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let send = |b: &mut Host| {
+        let chunk = Chunk(b"all".to_vec());
+        b.stack.send(b.now, sender, chunk, Some(at(everyone, 9))).map_err(|refused| refused.error)
+    };
+    assert_eq!(send(&mut b).err(), Some(Error::Denied));
+    b.stack.set_option(b.now, sender, SockOption::Broadcast(true)).unwrap();
+    send(&mut b).unwrap();
+    b.poll();
+    let received = receivers.map(|socket| b.received(socket));
+    assert_eq!(received, [b"all".to_vec(), b"all".to_vec(), Vec::new()]);
+    assert!(b.sent().is_empty(), "nothing leaves");
+}

@@ -4,7 +4,7 @@ use crate::bytes::{RxBytes, TxBytes};
 use crate::context::Context;
 use crate::error::Error;
 use crate::ip;
-use crate::ip::route::{Hop, Path};
+use crate::ip::route::Path;
 use crate::sockaddr::scoped;
 use crate::sockets::demux::DemuxTarget;
 use crate::sockets::demux::Sharing;
@@ -68,7 +68,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         let remote = ip::to_self(remote);
         let group_link = multicast_if.filter(|_| remote.ip().is_multicast());
         let path = cx.find(&remote, device.or(group_link))?;
-        if let Hop::Group(_) = path.hop {
+        if path.is_for_many(remote.ip()) {
             if !kind.is_datagram() {
                 return Err(Error::NetUnreachable);
             }

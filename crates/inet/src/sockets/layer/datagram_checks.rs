@@ -5,7 +5,7 @@ use crate::bytes::{RxBytes, TxBytes};
 use crate::context::Context;
 use crate::error::Error;
 use crate::ip;
-use crate::ip::route::{Hop, Path};
+use crate::ip::route::Path;
 use crate::sockets::kinds::SocketKind;
 use crate::sockets::layer::SocketLayer;
 use crate::sockets::layer::datagram_output::datagram_path;
@@ -41,7 +41,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         };
         let to = message.to;
         let path = datagram_path(cx, now, (&message, local), &options)?;
-        if matches!(path.hop, Hop::Group(_)) && !to.ip().is_multicast() && !options.broadcast {
+        if path.is_for_many(to.ip()) && !to.ip().is_multicast() && !options.broadcast {
             return Err(Error::Denied);
         }
         let refuses = options.mtu_discover.refuses() || cx.protects(&to);
