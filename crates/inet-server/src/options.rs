@@ -40,6 +40,8 @@ const LEAST_RECV_BUFFER: u64 = 2304;
 const LEAST_SEND_BUFFER: u64 = 4608;
 /// Where the size is kept that a program has asked for.
 const SEND_BUFFER: OptionKey = OptionKey { level: SOL_SOCKET, name: SO_SNDBUF };
+/// Where the seconds of SO_LINGER are kept while it is off. As on Linux, they are still told.
+const LINGER: OptionKey = OptionKey { level: SOL_SOCKET, name: SO_LINGER };
 
 /// Does the socket have options of this level? If not, Linux refuses getsockopt with EOPNOTSUPP, of
 /// an IPv6 socket with ENOPROTOOPT, and setsockopt with ENOPROTOOPT.
@@ -126,6 +128,12 @@ fn own(
             None => 2 * socket.tx.limit,
         }),
         SO_OOBINLINE => OptionBytes::int(socket.urgent_inline.into()),
+        SO_LINGER => match engine.stack.option(socket.handle, OptionName::Linger)? {
+            SockOption::Linger(None) => {
+                OptionBytes::pair(0, kept::value(socket, LINGER).unwrap_or(0))
+            }
+            on => value_of(on),
+        },
         SO_RCVBUF => match (socket.asked_recv, socket.is_stream()) {
             (Some(asked), _) => OptionBytes::count(doubled(asked, LEAST_RECV_BUFFER)),
             (None, false) => OptionBytes::count(2 * socket.rx.capacity() as u64),
@@ -156,6 +164,12 @@ pub(crate) fn set(
             socket.tx.limited = true;
             kept::keep(socket, SEND_BUFFER, bytes.cast_signed());
             return Ok(());
+        }
+        (SOL_SOCKET, SO_LINGER) => {
+            let (on, seconds) = given.pair()?;
+            if on != 0 {
+                kept::keep(socket, LINGER, seconds);
+            }
         }
         (SOL_SOCKET, SO_OOBINLINE) => {
             socket.urgent_inline = given.int(level)? != 0;

@@ -11,7 +11,7 @@
 //! | socket(AF_PACKET or AF_KEY) | the relay: made in a network namespace of the caller's own |
 //! | socket(AF_UNIX, AF_ALG) | made |
 //! | socket of another family or netlink protocol | refused: it might reach the host's network |
-//! | socketpair of another family than AF_UNIX | EOPNOTSUPP, as Linux says of nearly all |
+//! | socketpair of another family than AF_UNIX | as Linux: EOPNOTSUPP, of type 0 ESOCKTNOSUPPORT |
 //! | bind, listen | the relay looks at it first |
 //! | ioctl that changes an interface or route, SO_BINDTODEVICE | the relay: as AF_PACKET |
 //! | request_key with a text for the helper | EPERM: the host's helper asks the host's network |
@@ -168,6 +168,11 @@ impl Instructions {
         self.push(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, (0, 1), bits).answer(verdict)
     }
 
+    /// If it has none of these bits.
+    const fn answer_unless_bits(self, bits: u32, verdict: u32) -> Self {
+        self.push(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, (1, 0), bits).answer(verdict)
+    }
+
     /// Runs `part`, which ends with an answer, if the loaded number is `value`.
     const fn run_if(self, value: u32, part: &Self) -> Self {
         let jump = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
@@ -247,9 +252,13 @@ const fn seccomp() -> Instructions {
 }
 
 const fn socketpair() -> Instructions {
+    /// The bits of socket(2)'s second argument that are a type.
+    const TYPE: u32 = 0xf;
     Instructions::new()
         .load(FIRST_ARGUMENT)
         .answer_if(libc::AF_UNIX as u32, ALLOW)
+        .load(SECOND_ARGUMENT)
+        .answer_unless_bits(TYPE, errno(libc::ESOCKTNOSUPPORT))
         .answer(errno(libc::EOPNOTSUPP))
 }
 

@@ -84,6 +84,21 @@ static void run_buffer(struct scene *scene, long option, long value)
 		say(" %d", size);
 }
 
+/* The seconds of SO_LINGER, which are told also while it is off. */
+static void run_linger_told(struct scene *scene, long unused, long also_unused)
+{
+	const struct linger given[] = { { 0, 3 }, { 1, 5 }, { 0, 7 }, { 0, 0 }, { 9, 2 } };
+	(void)unused;
+	(void)also_unused;
+	for (size_t i = 0; i < COUNT(given); i++) {
+		result(setsockopt(scene->socket, SOL_SOCKET, SO_LINGER, &given[i], sizeof given[i]));
+		struct linger told = { -1, -1 };
+		socklen_t len = sizeof told;
+		result(getsockopt(scene->socket, SOL_SOCKET, SO_LINGER, &told, &len));
+		say(" %d %d |", told.l_onoff, told.l_linger);
+	}
+}
+
 /* The name of a device, given with `len` bytes, and the name that is told into rooms. */
 static void device(struct scene *scene, const char *name, socklen_t len)
 {
@@ -287,6 +302,7 @@ static const struct call CALLS[] = {
 	GET(IPPROTO_TCP, TCP_ULP),
 	BYTES(IPPROTO_TCP, TCP_REPAIR),
 	BOTH(IPPROTO_TCP, 200),
+	{ "SO_LINGER, told", ANY | BASIC, run_linger_told, 0, 0 },
 	{ "buffer SO_RCVBUF 0", ANY | BASIC, run_buffer, SO_RCVBUF, 0 },
 	{ "buffer SO_RCVBUF 1", ANY | BASIC, run_buffer, SO_RCVBUF, 1 },
 	{ "buffer SO_RCVBUF 2304", ANY | BASIC, run_buffer, SO_RCVBUF, 2304 },

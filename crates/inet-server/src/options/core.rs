@@ -95,7 +95,7 @@ pub(super) fn core_option(level: i32, name: i32) -> Option<CoreOption> {
 pub(super) fn value_of(option: SockOption) -> OptionBytes {
     let linger = |on: i32, time: Duration| {
         let seconds = i32::try_from(time.as_secs()).unwrap_or(i32::MAX);
-        OptionBytes::new([on.to_ne_bytes(), seconds.to_ne_bytes()].as_flattened())
+        OptionBytes::pair(on, seconds)
     };
     match option {
         SockOption::NoDelay(on)

@@ -42,8 +42,8 @@ fn form(key: OptionKey) -> Option<(KeptForm, i32)> {
         (SOL_SOCKET, SO_INCOMING_CPU) => (Any, -1),
         (
             SOL_SOCKET,
-            SO_DEBUG | SO_DONTROUTE | SO_RXQ_OVFL | SO_WIFI_STATUS | SO_NOFCS | SO_SELECT_ERR_QUEUE
-            | SO_PREFER_BUSY_POLL,
+            SO_DEBUG | SO_DONTROUTE | SO_NO_CHECK | SO_RXQ_OVFL | SO_WIFI_STATUS | SO_NOFCS
+            | SO_SELECT_ERR_QUEUE | SO_PREFER_BUSY_POLL,
         ) => (Flag, 0),
         (SOL_SOCKET, SO_LOCK_FILTER) => (Lock, 0),
         (SOL_SOCKET, SO_BUSY_POLL) => (NotNegative, 0),

@@ -40,6 +40,7 @@ pub(super) const SO_TIMESTAMPNS_NEW: i32 = 64;
 
 pub(super) const SO_DEBUG: i32 = 1;
 pub(super) const SO_DONTROUTE: i32 = 5;
+pub(super) const SO_NO_CHECK: i32 = 11;
 pub(super) const SO_PASSCRED: i32 = 16;
 pub(super) const SO_PEERCRED: i32 = 17;
 pub(super) const SO_ATTACH_FILTER: i32 = 26;

@@ -28,6 +28,11 @@ impl OptionBytes {
         Self::int(i32::try_from(value).unwrap_or(i32::MAX))
     }
 
+    /// Two `int`s.
+    pub(super) fn pair(first: i32, second: i32) -> Self {
+        Self::new([first.to_ne_bytes(), second.to_ne_bytes()].as_flattened())
+    }
+
     /// All of it.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0

@@ -159,17 +159,25 @@ fn fill(place: &mut sockaddr_storage, ip: IpAddr, index: u32) {
     unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut *place).cast(), len) };
 }
 
+/// What is listed, in the order of the C library and Linux: all interfaces, their IPv4 addresses,
+/// their IPv6 addresses.
+fn rows(interfaces: &[InterfaceStatus]) -> Vec<(&InterfaceStatus, Option<&AddressStatus>)> {
+    let addresses = |v6: bool| {
+        interfaces.iter().flat_map(move |interface| {
+            let family = interface.addresses.iter().filter(move |one| one.address.is_ipv6() == v6);
+            family.map(move |address| (interface, Some(address)))
+        })
+    };
+    let links = interfaces.iter().map(|interface| (interface, None));
+    links.chain(addresses(false)).chain(addresses(true)).collect()
+}
+
 /// The list, in one piece of the C library's memory, so that its own `freeifaddrs` frees it.
 unsafe fn list(place: *mut *mut ifaddrs) -> Outcome<c_int> {
     // SAFETY: the program says that it is valid, or it is null.
     let place = unsafe { place.as_mut() }.ok_or(Errno::FAULT)?;
     let interfaces = interfaces()?;
-    // The C library has all interfaces before all addresses.
-    let links = interfaces.iter().map(|interface| (interface, None));
-    let addresses = interfaces.iter().flat_map(|interface| {
-        interface.addresses.iter().map(move |address| (interface, Some(address)))
-    });
-    let rows: Vec<_> = links.chain(addresses).collect();
+    let rows = rows(&interfaces);
     *place = null_mut();
     if rows.is_empty() {
         return Ok(0);

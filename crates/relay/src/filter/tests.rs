@@ -77,6 +77,9 @@ fn sockets() {
     let pairs = errno(libc::EOPNOTSUPP);
     for family in [libc::AF_INET, libc::AF_TIPC, libc::AF_NETLINK] {
         assert_eq!(ask(libc::SYS_socketpair, [family, 1, 0]), (pairs, pairs));
+        let typeless = errno(libc::ESOCKTNOSUPPORT);
+        let asked = ask(libc::SYS_socketpair, [family, libc::SOCK_NONBLOCK, 0]);
+        assert_eq!(asked, (typeless, typeless));
     }
 }
 
