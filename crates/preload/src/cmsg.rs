@@ -7,6 +7,7 @@
 
 use core::ffi::c_int;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::SystemTime;
 
 use rustix::io::Errno;
 use sockets::{AncillarySet, Family, QueuedErrorEntry, RecvAncillary, SendAncillary};
@@ -21,6 +22,8 @@ const ALIGN: usize = size_of::<usize>();
 /// SCM_TIMESTAMP and SCM_TIMESTAMPNS are named as the options.
 const SO_TIMESTAMP: c_int = 29;
 const SO_TIMESTAMPNS: c_int = 35;
+/// The messages with a time.
+pub(crate) const TIMES: AncillarySet = AncillarySet::TIMESTAMP.with(AncillarySet::TIMESTAMPNS);
 const UDP_SEGMENT: c_int = 103;
 const UDP_GRO: c_int = 104;
 const IPV6_ORIGDSTADDR: c_int = 74;
@@ -28,6 +31,17 @@ const IPV6_ORIGDSTADDR: c_int = 74;
 const IPV6_2292PKTINFO: c_int = 2;
 const IPV6_2292HOPLIMIT: c_int = 8;
 const TCP_CM_INQ: c_int = 36;
+/// SO_TIMESTAMP and SO_TIMESTAMPNS, of which a socket has at most one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StampForm {
+    /// Neither.
+    None = 0,
+    /// A `struct timeval`.
+    Micros = 1,
+    /// A `struct timespec`.
+    Nanos = 2,
+}
+
 /// Bytes of the offender's address in a message of the error queue.
 const V4_OFFENDER: usize = size_of::<libc::sockaddr_in>();
 const V6_OFFENDER: usize = size_of::<libc::sockaddr_in6>();
@@ -148,6 +162,17 @@ impl<'a> Room<'a> {
         let (_, left) = core::mem::take(&mut self.left).split_at_mut(space);
         self.left = left;
         self.used += space;
+    }
+
+    /// Adds the message with the time `at`.
+    pub(crate) fn tell_time(&mut self, form: StampForm, at: SystemTime) {
+        let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let (kind, rest) = match form {
+            StampForm::None => return,
+            StampForm::Micros => (SO_TIMESTAMP, since.subsec_micros()),
+            StampForm::Nanos => (SO_TIMESTAMPNS, since.subsec_nanos()),
+        };
+        self.put_pair(libc::SOL_SOCKET, kind, since.as_secs(), rest.into());
     }
 
     /// Adds the messages that tell how a datagram came.

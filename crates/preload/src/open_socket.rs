@@ -19,6 +19,7 @@ use sockets::{
     SocketKind, Wait, Watch,
 };
 
+use crate::cmsg::StampForm;
 use crate::errno::Outcome;
 use crate::registrations::Source;
 use crate::time;
@@ -110,6 +111,8 @@ pub(crate) struct OpenSocket {
     last_received: Mutex<Option<(u64, SystemTime)>>,
     /// What connect(2) has said of a stream: a [`ConnectPhase`].
     connect_phase: AtomicU8,
+    /// A [`StampForm`].
+    stamps: AtomicU8,
     descriptors: AtomicUsize,
     watchers: Mutex<Vec<Weak<dyn SocketWatcher>>>,
 }
@@ -129,6 +132,7 @@ impl OpenSocket {
             tells_unread: AtomicBool::new(false),
             last_received: Mutex::default(),
             connect_phase: AtomicU8::new(ConnectPhase::Unconnected as u8),
+            stamps: AtomicU8::new(StampForm::None as u8),
             descriptors: AtomicUsize::new(1),
             watchers: Mutex::default(),
         })
@@ -198,6 +202,20 @@ impl OpenSocket {
     /// Sets TCP_INQ.
     pub(crate) fn set_tells_unread(&self, on: bool) {
         self.tells_unread.store(on, Ordering::Relaxed);
+    }
+
+    /// The times that messages are to have.
+    pub(crate) fn stamps(&self) -> StampForm {
+        match self.stamps.load(Ordering::Relaxed) {
+            1 => StampForm::Micros,
+            2 => StampForm::Nanos,
+            _ => StampForm::None,
+        }
+    }
+
+    /// Sets SO_TIMESTAMP or SO_TIMESTAMPNS.
+    pub(crate) fn set_stamps(&self, form: StampForm) {
+        self.stamps.store(form as u8, Ordering::Relaxed);
     }
 
     /// What SIOCGSTAMP has told: how many datagrams there had been, and the last one's time.

@@ -24,6 +24,8 @@ use crate::errno::Outcome;
 const V4_LENGTH: usize = size_of::<sockaddr_in>();
 /// Bytes of a `struct sockaddr_in6`.
 const V6_LENGTH: usize = size_of::<sockaddr_in6>();
+/// Bytes of one without a scope, as RFC 2133 has it.
+const V6_LEAST: usize = 24;
 /// Bytes of a `struct sockaddr_storage`: the kernel accepts no longer address.
 pub(crate) const LONGEST: usize = 128;
 
@@ -38,13 +40,15 @@ pub(crate) enum Name {
     ShortV6,
     /// AF_UNSPEC; bytes after the family, as far as there are some, read as an AF_INET address.
     Unspecified(Option<SocketAddrV4>),
+    /// Another family; at least as long as an AF_INET address.
+    Other,
 }
 
 impl Name {
     /// Out of the bytes of a `struct sockaddr`.
     ///
     /// # Errors
-    /// EINVAL when too short or too long, EAFNOSUPPORT for another family.
+    /// EINVAL when too short or too long.
     pub(crate) fn parse(bytes: &[u8]) -> Outcome<Self> {
         if bytes.len() > LONGEST {
             return Err(Errno::INVAL);
@@ -55,7 +59,7 @@ impl Name {
             libc::AF_INET => address.map(Self::V4).ok_or(Errno::INVAL),
             libc::AF_INET6 => Ok(v6_from_bytes(bytes).map_or(Self::ShortV6, Self::V6)),
             libc::AF_UNSPEC => Ok(Self::Unspecified(address)),
-            _ => Err(Errno::AFNOSUPPORT),
+            _ => address.map(|_| Self::Other).ok_or(Errno::INVAL),
         }
     }
 
@@ -63,9 +67,9 @@ impl Name {
     /// AF_INET, for the sake of old programs.
     ///
     /// # Errors
-    /// EAFNOSUPPORT for another family than the socket's, EINVAL for a short address; a whole
-    /// AF_INET one is too short for an AF_INET6 socket.
-    pub(crate) fn to_bind(self, family: Family) -> Outcome<SocketAddr> {
+    /// EINVAL for an address that is too short for the socket's family, as it is `len` bytes long;
+    /// EAFNOSUPPORT for another family.
+    pub(crate) fn to_bind(self, family: Family, len: usize) -> Outcome<SocketAddr> {
         match (family, self) {
             (Family::V4, Self::V4(address)) => Ok(address.into()),
             (Family::V4, Self::Unspecified(Some(any))) if any.ip().is_unspecified() => {
@@ -74,7 +78,8 @@ impl Name {
             (Family::V4, Self::Unspecified(None)) => Err(Errno::INVAL),
             (Family::V4, _) => Err(Errno::AFNOSUPPORT),
             (Family::V6, Self::V6(address)) => Ok(address.into()),
-            (Family::V6, _) => Err(Errno::INVAL),
+            (Family::V6, _) if len < V6_LEAST => Err(Errno::INVAL),
+            (Family::V6, _) => Err(Errno::AFNOSUPPORT),
         }
     }
 
@@ -104,15 +109,18 @@ impl Name {
     /// the connected peer (`None`) on an AF_INET6 socket. Port 0 is no destination.
     ///
     /// # Errors
-    /// EAFNOSUPPORT for AF_INET6 on an AF_INET socket, EINVAL for a short address or port 0.
+    /// EAFNOSUPPORT for another family on an AF_INET socket, where an AF_INET6 one has EINVAL.
+    /// EINVAL for a short address or port 0.
     pub(crate) fn to_send(self, family: Family) -> Outcome<Option<SocketAddr>> {
         let to: SocketAddr = match (family, self) {
             (Family::V4, Self::V4(address) | Self::Unspecified(Some(address))) => address.into(),
-            (Family::V4, Self::V6(_) | Self::ShortV6) => return Err(Errno::AFNOSUPPORT),
+            (Family::V4, Self::V6(_) | Self::ShortV6 | Self::Other) => {
+                return Err(Errno::AFNOSUPPORT);
+            }
             (Family::V6, Self::V6(address)) => address.into(),
             (Family::V6, Self::V4(address)) => mapped(address).into(),
             (Family::V6, Self::Unspecified(_)) => return Ok(None),
-            (Family::V4, Self::Unspecified(None)) | (Family::V6, Self::ShortV6) => {
+            (Family::V4, Self::Unspecified(None)) | (Family::V6, Self::ShortV6 | Self::Other) => {
                 return Err(Errno::INVAL);
             }
         };
@@ -284,18 +292,27 @@ mod tests {
         assert_eq!(Name::parse(&[0; 129]), Err(Errno::INVAL));
         let storage = [whole.as_slice(), &[0; 112]].concat();
         assert_eq!(Name::parse(&storage), Ok(Name::V4(v4([1, 2, 3, 4], 80))));
-        assert_eq!(Name::parse(&bytes(libc::AF_UNIX, 80, [0; 4])), Err(Errno::AFNOSUPPORT));
+        let other = bytes(libc::AF_UNIX, 80, [0; 4]);
+        assert_eq!(Name::parse(&other), Ok(Name::Other));
+        assert_eq!(Name::parse(&other[..15]), Err(Errno::INVAL));
+        assert_eq!(Name::Other.to_bind(V4, 16), Err(Errno::AFNOSUPPORT));
+        assert_eq!(Name::Other.to_bind(V6, 16), Err(Errno::INVAL));
+        assert_eq!(Name::Other.to_bind(V6, 28), Err(Errno::AFNOSUPPORT));
+        assert_eq!(Name::Other.to_connect(V4, STREAM), Err(Errno::AFNOSUPPORT));
+        assert_eq!(Name::Other.to_send(V4), Err(Errno::AFNOSUPPORT));
+        assert_eq!(Name::Other.to_send(V6), Err(Errno::INVAL));
         assert_eq!(Name::parse(&[0, 0]), Ok(Name::Unspecified(None)));
     }
 
     #[test]
     fn unspecified_family_by_call() {
         let any = Name::parse(&bytes(libc::AF_UNSPEC, 80, [0; 4])).unwrap();
-        assert_eq!(any.to_bind(V4), Ok(v4([0; 4], 80).into()));
-        assert_eq!(any.to_bind(V6), Err(Errno::INVAL));
+        assert_eq!(any.to_bind(V4, 16), Ok(v4([0; 4], 80).into()));
+        assert_eq!(any.to_bind(V6, 23), Err(Errno::INVAL));
+        assert_eq!(any.to_bind(V6, 24), Err(Errno::AFNOSUPPORT));
         assert_eq!(any.to_connect(V4, STREAM), Ok(None));
         let one = Name::parse(&bytes(libc::AF_UNSPEC, 80, [1, 2, 3, 4])).unwrap();
-        assert_eq!(one.to_bind(V4), Err(Errno::AFNOSUPPORT));
+        assert_eq!(one.to_bind(V4, 16), Err(Errno::AFNOSUPPORT));
         assert_eq!(one.to_send(V4), Ok(Some(v4([1, 2, 3, 4], 80).into())));
         assert_eq!(one.to_send(V6), Ok(None));
         assert_eq!(Name::Unspecified(None).to_send(V4), Err(Errno::INVAL));
@@ -306,9 +323,11 @@ mod tests {
     fn families_by_socket_and_call() {
         let (four, six) = (Name::V4(v4([1, 2, 3, 4], 80)), Name::V6(v6("[2001:db8::1]:80")));
         let mapped = SocketAddr::from(v6("[::ffff:1.2.3.4]:80"));
-        assert_eq!(six.to_bind(V6), Ok(v6("[2001:db8::1]:80").into()));
-        assert_eq!(four.to_bind(V6), Err(Errno::INVAL));
-        assert_eq!(six.to_bind(V4), Err(Errno::AFNOSUPPORT));
+        assert_eq!(six.to_bind(V6, 28), Ok(v6("[2001:db8::1]:80").into()));
+        assert_eq!(four.to_bind(V6, 16), Err(Errno::INVAL));
+        assert_eq!(four.to_bind(V6, 128), Err(Errno::AFNOSUPPORT));
+        assert_eq!(Name::ShortV6.to_bind(V6, 23), Err(Errno::INVAL));
+        assert_eq!(six.to_bind(V4, 28), Err(Errno::AFNOSUPPORT));
         assert_eq!(four.to_connect(V6, STREAM), Err(Errno::AFNOSUPPORT));
         assert_eq!(four.to_connect(V6, SocketKind::Datagram), Ok(Some(mapped)));
         assert_eq!(six.to_connect(V4, STREAM), Err(Errno::AFNOSUPPORT));

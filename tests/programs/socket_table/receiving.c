@@ -151,6 +151,16 @@ static void run_recvmsg(struct scene *scene, long kind, long flags)
 	after(scene);
 }
 
+/* An option for times of what came before it was set. */
+static void run_recvmsg_timed(struct scene *scene, long option, long off)
+{
+	int on = 1, none = 0;
+	result(setsockopt(scene->socket, SOL_SOCKET, option, &on, sizeof on));
+	if (off)
+		result(setsockopt(scene->socket, SOL_SOCKET, option, &none, sizeof none));
+	run_recvmsg(scene, 0, MSG_DONTWAIT);
+}
+
 static void run_recvmsg_at(struct scene *scene, long place, long b)
 {
 	(void)b;
@@ -294,6 +304,9 @@ static const struct call CALLS[] = {
 	{ "pread(-1)", ANY, run_pread, 0, -1 },
 	{ "preadv(0)", ANY, run_pread, 1, 0 },
 	{ "recvmsg(3+4)", ALL, run_recvmsg, 0, 0 },
+	{ "recvmsg, SO_TIMESTAMP set late", UDP, run_recvmsg_timed, SO_TIMESTAMP, 0 },
+	{ "recvmsg, SO_TIMESTAMPNS set late", UDP, run_recvmsg_timed, SO_TIMESTAMPNS, 0 },
+	{ "recvmsg, SO_TIMESTAMP set and not", UDP, run_recvmsg_timed, SO_TIMESTAMP, 1 },
 	{ "recvmsg(3+4, MSG_PEEK)", ALL, run_recvmsg, 0, MSG_PEEK },
 	{ "recvmsg(3+4, MSG_TRUNC)", UDP, run_recvmsg, 0, MSG_TRUNC },
 	{ "recvmsg(3+4, MSG_WAITALL)", ALL, run_recvmsg, 0, MSG_WAITALL },

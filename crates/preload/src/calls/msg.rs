@@ -9,16 +9,17 @@
 use core::ffi::{c_int, c_uint};
 use core::net::SocketAddr;
 use std::io::IoSliceMut;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use libc::{mmsghdr, msghdr, socklen_t, ssize_t, timespec};
 use rustix::io::Errno;
-use sockets::{Family, SocketKind};
+use sockets::{Family, Received, SocketKind};
 
 use super::io::{
     MOST_BUFFERS, all_readable, all_writable, destination, leads_to_host, receive_bufs, result,
     result_len, send_bufs,
 };
+use crate::cmsg::StampForm;
 use crate::descriptors::{TABLE, is_socket, socket};
 use crate::edge::Return;
 use crate::errno::Outcome;
@@ -106,6 +107,9 @@ unsafe fn receive_message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Outcome<
     unsafe { put_name(msg, received.from, entry.socket.family()) }?;
     // SAFETY: passed on from the program.
     let mut room = cmsg::Room::new(unsafe { control(msg) });
+    if entry.stamps() != StampForm::None && !carries_time(&entry, &received) {
+        room.tell_time(entry.stamps(), SystemTime::now());
+    }
     if let Some(how) = &received.ancillary {
         room.tell(how, entry.socket.family());
     }
@@ -119,6 +123,14 @@ unsafe fn receive_message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Outcome<
     // As Linux: it was urgent.
     msg.msg_flags |= flags & (libc::MSG_OOB | libc::MSG_CMSG_CLOEXEC);
     Ok(result_len(&received, flags))
+}
+
+/// Does what was received carry its time, or has it none, as the bytes of a stream? Otherwise it
+/// came before the program asked for times. As on Linux, it has that of the call then.
+#[cold]
+fn carries_time(entry: &OpenSocket, received: &Received) -> bool {
+    entry.socket.kind() == SocketKind::Stream
+        || received.ancillary.as_ref().is_some_and(|how| how.asked.has_any(cmsg::TIMES))
 }
 
 /// The bytes that are left to be read. At the end of the stream 1, as on Linux: a program reads

@@ -22,7 +22,8 @@ unsafe fn bind_to(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Outcome<c
     let entry = socket(fd)?;
     // SAFETY: passed on from the program.
     let name = unsafe { copy_in(addr, len) }?;
-    entry.socket.bind(name.to_bind(entry.socket.family())?)?;
+    let len = usize::try_from(len).unwrap_or(usize::MAX);
+    entry.socket.bind(name.to_bind(entry.socket.family(), len)?)?;
     Ok(0)
 }
 

@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 use sockets::{Family, SocketKind};
 
+use crate::cmsg::StampForm;
 use crate::descriptors::{is_socket, socket};
 use crate::errno::Outcome;
 use crate::interpose::interpose;
@@ -33,6 +34,8 @@ const TCP_INQ: c_int = 36;
 const SO_COOKIE: c_int = 57;
 const SO_BINDTOIFINDEX: c_int = 62;
 const SO_PREFER_BUSY_POLL: c_int = 69;
+const SO_TIMESTAMP_NEW: c_int = 63;
+const SO_TIMESTAMPNS_NEW: c_int = 64;
 const IPPROTO_UDPLITE: c_int = 136;
 /// Rights of the program's user.
 const NET_ADMIN: CapabilitySet = CapabilitySet::NET_ADMIN;
@@ -104,12 +107,23 @@ fn set(entry: &OpenSocket, level: c_int, name: c_int, bytes: &[u8]) -> Outcome<(
             entry.socket.set_option(level, name, bytes)?;
             // SO_RCVLOWAT and the like change what it is ready for, and the server has no news.
             entry.touch();
-            if (level, name) == (SOL_SOCKET, libc::SO_LINGER) {
-                entry.linger.set(linger_of_bytes(bytes));
+            if level == SOL_SOCKET {
+                note(entry, name, bytes);
             }
             Ok(())
         }
     }
+}
+
+/// Notes an option of SOL_SOCKET that this process needs to know; it has been set.
+fn note(entry: &OpenSocket, name: c_int, bytes: &[u8]) {
+    let form = match name {
+        libc::SO_LINGER => return entry.linger.set(linger_of_bytes(bytes)),
+        libc::SO_TIMESTAMP | SO_TIMESTAMP_NEW => StampForm::Micros,
+        libc::SO_TIMESTAMPNS | SO_TIMESTAMPNS_NEW => StampForm::Nanos,
+        _ => return,
+    };
+    entry.set_stamps(if int_of_bytes(bytes) == 0 { StampForm::None } else { form });
 }
 
 /// How long a close waits. Zero seconds reset, which is the server's business.

@@ -243,7 +243,7 @@ impl Line {
             Ok(Name::V4(address)) => self.add(format_args!("{{AF_INET, {address}}}")),
             Ok(Name::V6(address)) => self.add(format_args!("{{AF_INET6, {address}}}")),
             Ok(Name::Unspecified(_)) => self.add(format_args!("{{AF_UNSPEC}}")),
-            Ok(Name::ShortV6) | Err(_) => self.pointer(at),
+            Ok(Name::ShortV6 | Name::Other) | Err(_) => self.pointer(at),
         }
     }
 
