@@ -331,6 +331,10 @@ mod joined {
                     got.extend(read);
                 }
                 passes = std::mem::take(&mut lost);
+                // A peer that waits for room learns of it, also where no batch has ended.
+                while let Some(out) = rig.c.poll_segment(rig.now) {
+                    acked = out.repr.ack.unwrap().get().wrapping_sub(IRS);
+                }
             }
             for _ in 0..2 {
                 while let Some(out) = rig.c.poll_segment(rig.now) {
