@@ -41,6 +41,15 @@ def of(sock, request, name):
     return fcntl.ioctl(sock, request, name.encode().ljust(40, b"\0"))[16:24].hex()
 
 
+def ask_device(sock, name, question):
+    """SIOCETHTOOL: the first words of the answer, and the rest of it."""
+    place = array.array("I", [question] + [7] * 10)
+    request = name.encode().ljust(16, b"\0") + struct.pack("P", place.buffer_info()[0])
+    fcntl.ioctl(sock, SIOCETHTOOL, request.ljust(40, b"\0"))
+    words = place.tobytes()
+    return " ".join([words[:4].hex(), words[4:8].hex(), words[8:12].hex(), words[12:].hex()])
+
+
 class Interface(ctypes.Structure):
     """`struct ifaddrs`."""
 
@@ -86,6 +95,9 @@ for family in (socket.AF_INET, socket.AF_INET6):
                 print(name, hex(request), refused(of, sock, request, name))
         for request in (SIOCGIFFLAGS, SIOCGIFTXQLEN, SIOCSIFFLAGS, SIOCSIFMTU, SIOCETHTOOL):
             print("host", hex(request), refused(of, sock, request, device))
+        print("eth0 times", refused(ask_device, sock, "eth0", 0x41))
+        print("eth0 other question", refused(ask_device, sock, "eth0", 0x3))
+        print("host times", refused(ask_device, sock, device, 0x41))
         print("wireless", refused(of, sock, SIOCGIWNAME, "eth0"))
         # SIOCGIFHWADDR: its kind, then 6 bytes.
         ether = of(sock, 0x8927, "eth0")[4:]

@@ -18,6 +18,7 @@ use sockets::Family;
 
 use crate::errno::Outcome;
 use crate::interpose::interpose;
+use crate::pointers::is_bad;
 use crate::sockaddr::to_bytes;
 use crate::{departure, instance, real};
 
@@ -325,6 +326,10 @@ pub(super) unsafe fn control(request: libc::c_ulong, arg: *mut c_char) -> Option
         // SAFETY: passed on from the program.
         return Some(unsafe { list_conf(arg.cast()) }.map(|()| 0));
     }
+    if request == libc::c_ulong::from(libc::SIOCETHTOOL) {
+        // SAFETY: passed on from the program.
+        return Some(unsafe { ask_device(arg.cast()) }.map(|()| 0));
+    }
     if !known.iter().any(|one| libc::c_ulong::from(*one) == request) {
         return Some(Err(Errno::OPNOTSUPP));
     }
@@ -343,13 +348,7 @@ fn answer(request: libc::c_ulong, place: &mut ifreq) -> Outcome<()> {
         place.ifr_name.iter_mut().zip(name).for_each(|(to, from)| *to = from.cast_signed());
         return Ok(());
     }
-    let name: Vec<u8> = place
-        .ifr_name
-        .iter()
-        .map(|byte| byte.cast_unsigned())
-        .take_while(|byte| *byte != 0)
-        .collect();
-    let found = interfaces.iter().find(|one| one.name.as_bytes() == name).ok_or(Errno::NODEV)?;
+    let found = named(&interfaces, place)?;
     let first = || {
         let mut all = found.addresses.iter();
         all.find(|one| one.address.is_ipv4()).ok_or(Errno::ADDRNOTAVAIL)
@@ -375,6 +374,43 @@ fn answer(request: libc::c_ulong, place: &mut ifreq) -> Outcome<()> {
             place.ifr_ifru.ifru_broadaddr = v4(broadcast.unwrap_or(Ipv4Addr::UNSPECIFIED.into()));
         }
     }
+    Ok(())
+}
+
+/// The interface that a request names.
+fn named<'a>(interfaces: &'a [InterfaceStatus], place: &ifreq) -> Outcome<&'a InterfaceStatus> {
+    let bytes = place.ifr_name.iter().map(|byte| byte.cast_unsigned());
+    let name: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+    interfaces.iter().find(|one| one.name.as_bytes() == name).ok_or(Errno::NODEV)
+}
+
+/// SIOCETHTOOL (linux/ethtool.h). One question has an answer: which times SO_TIMESTAMPING can give.
+/// It gives none, and there is no clock.
+unsafe fn ask_device(place: *const ifreq) -> Outcome<()> {
+    /// ETHTOOL_GET_TS_INFO.
+    const TIMES: u32 = 0x41;
+    /// Of a `struct ethtool_ts_info`: question, kinds of times, number of the clock, and filters.
+    const WORDS: usize = 11;
+    if is_bad(place) {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: the program says that it points to an ifreq.
+    let request = unsafe { place.read_unaligned() };
+    // SAFETY: every bit pattern is a pointer.
+    let data: *mut [u32; WORDS] = unsafe { request.ifr_ifru.ifru_data }.cast();
+    if is_bad(data) {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: every question begins with its number; the program says that it is there.
+    let question = unsafe { data.cast::<u32>().read_unaligned() };
+    named(&interfaces()?, &request)?;
+    if question != TIMES {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let mut answer = [0; WORDS];
+    (answer[0], answer[2]) = (TIMES, u32::MAX);
+    // SAFETY: the program says that there is room for the answer to its question.
+    unsafe { data.write_unaligned(answer) };
     Ok(())
 }
 
