@@ -138,14 +138,15 @@ impl OpenSocket {
         })
     }
 
-    /// The open socket of a connection accepted on this one. It takes over the timeouts and
-    /// TCP_INQ, as on Linux.
+    /// The open socket of a connection accepted on this one. It takes over the timeouts, TCP_INQ
+    /// and SO_TIMESTAMP, as on Linux.
     pub(crate) fn accepted(&self, socket: Socket, nonblocking: bool) -> Arc<Self> {
         let accepted = Self::new(socket, nonblocking);
         accepted.receive_timeout.set(self.receive_timeout.get());
         accepted.send_timeout.set(self.send_timeout.get());
         accepted.linger.set(self.linger.get());
         accepted.set_tells_unread(self.tells_unread());
+        accepted.set_stamps(self.stamps());
         accepted.set_connect_phase(ConnectPhase::Connected);
         accepted
     }

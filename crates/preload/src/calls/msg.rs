@@ -107,7 +107,7 @@ unsafe fn receive_message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Outcome<
     unsafe { put_name(msg, received.from, entry.socket.family()) }?;
     // SAFETY: passed on from the program.
     let mut room = cmsg::Room::new(unsafe { control(msg) });
-    if entry.stamps() != StampForm::None && !carries_time(&entry, &received) {
+    if entry.stamps() != StampForm::None && lacks_time(&entry, &received, flags) {
         room.tell_time(entry.stamps(), SystemTime::now());
     }
     if let Some(how) = &received.ancillary {
@@ -125,12 +125,15 @@ unsafe fn receive_message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Outcome<
     Ok(result_len(&received, flags))
 }
 
-/// Does what was received carry its time, or has it none, as the bytes of a stream? Otherwise it
-/// came before the program asked for times. As on Linux, it has that of the call then.
+/// Is the time of what was received not known? A stream does not say when its bytes came. A
+/// datagram does, if it came after the program asked for times. Otherwise the time is that of the
+/// call, as Linux does with such datagrams.
 #[cold]
-fn carries_time(entry: &OpenSocket, received: &Received) -> bool {
-    entry.socket.kind() == SocketKind::Stream
-        || received.ancillary.as_ref().is_some_and(|how| how.asked.has_any(cmsg::TIMES))
+fn lacks_time(entry: &OpenSocket, received: &Received, flags: c_int) -> bool {
+    match entry.socket.kind() {
+        SocketKind::Stream => received.len > 0 && flags & libc::MSG_OOB == 0,
+        _ => !received.ancillary.as_ref().is_some_and(|how| how.asked.has_any(cmsg::TIMES)),
+    }
 }
 
 /// The bytes that are left to be read. At the end of the stream 1, as on Linux: a program reads
