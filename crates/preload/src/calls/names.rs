@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use core::ffi::c_int;
-use core::net::SocketAddr;
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use libc::{sockaddr, socklen_t};
 use rustix::io::Errno;
@@ -67,20 +67,40 @@ fn connect_stream(entry: &OpenSocket, address: SocketAddr) -> Outcome<()> {
     outcome
 }
 
+/// Does connect tell of the connection that there is, or was, or of an attempt that is over?
+fn tells_outcome(entry: &OpenSocket) -> bool {
+    match entry.connect_phase() {
+        ConnectPhase::Connected => true,
+        ConnectPhase::Attempting => !entry.socket.is_connecting(),
+        ConnectPhase::Unconnected => false,
+    }
+}
+
+/// A wildcard address, which stands for one that nothing looks at.
+fn any_of(family: Family) -> SocketAddr {
+    match family {
+        Family::V4 => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        Family::V6 => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
+}
+
 unsafe fn connect_to(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Outcome<c_int> {
     let entry = socket(fd)?;
     let (family, kind) = (entry.socket.family(), entry.socket.kind());
     // SAFETY: passed on from the program.
     let name = unsafe { copy_in(addr, len) }.and_then(|name| name.to_connect(family, kind));
-    // As Linux: of a stream that is in use the address is hardly looked at.
-    let address = name.map_err(|errno| match errno {
-        Errno::INVAL | Errno::AFNOSUPPORT
-            if (2..=128).contains(&len) && entry.socket.is_in_use() =>
-        {
-            Errno::ISCONN
+    // As Linux: of a stream that is in use, or that has an outcome to tell, the address is hardly
+    // looked at.
+    let has_length = (2..=128).contains(&len);
+    let address = match name {
+        Err(Errno::INVAL | Errno::AFNOSUPPORT) if has_length && tells_outcome(&entry) => {
+            Some(any_of(family))
         }
-        other => other,
-    })?;
+        Err(Errno::INVAL | Errno::AFNOSUPPORT) if has_length && entry.socket.is_in_use() => {
+            return Err(Errno::ISCONN);
+        }
+        other => other?,
+    };
     match address {
         Some(address) if host_loopback::leads_to(&entry, address) => {
             host_loopback::exchange(fd, &entry)?;

@@ -67,13 +67,20 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             asked => asked?,
         };
         let named = socket.local.is_some_and(|local| local.port() != 0);
-        if named || matches!(socket.body, SocketBody::Connection(_)) {
+        let has_address = named || matches!(socket.body, SocketBody::Connection(_));
+        if has_address && socket.family == Family::V6 {
             return Err(Error::Invalid);
         }
         let (kind, dual, reuse) = (socket.kind(), socket.is_dual(), socket.options.reuse());
-        let asked = with_link(cx, kind, asked, &mut socket.options)?;
-        let (owner, device) = (socket.owner, socket.options.device);
+        let mut options = socket.options;
+        let asked = with_link(cx, kind, asked, &mut options)?;
         let receives_only = receives_only(cx, kind, &asked)?;
+        // As Linux: of IPv4 after the address has been judged.
+        if has_address {
+            return Err(Error::Invalid);
+        }
+        socket.options = options;
+        let (owner, device) = (socket.owner, options.device);
         let mut local = asked;
         if asked.port() == 0 {
             local.set_port(self.free_port(cx, kind, asked, dual, owner)?);
