@@ -148,6 +148,25 @@ fn sockets_are_inherited_under_their_own_numbers() {
     world.assert_nothing_left();
 }
 
+/// A program that forks is not blamed for the connections of its children, which are brief.
+#[test]
+fn many_brief_children_are_no_fault() {
+    let Some(world) = World::new() else { return };
+    let Some(mode) = Mode::shared() else { return };
+    let code = "import os, socket\n\
+         for _ in range(100):\n    \
+             if os.fork() == 0:\n        \
+                 socket.socket().close()\n        \
+                 os._exit(0)\n    \
+             os.wait()\n\
+         print('all')\n";
+    let words = world.python(&["-c", code]);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let said = Running::start(world.on_stack(mode, &words)).finish().success();
+    assert_eq!((&*said.stdout, &*said.stderr), ("all\n", ""), "{said}");
+    world.assert_nothing_left();
+}
+
 /// A program that executes another one in its place, which finds the listener as descriptor 3.
 #[test]
 fn a_listener_survives_an_exec() {

@@ -2,11 +2,12 @@
 //!
 //! Accepting, reading and closing a connection takes the supervisor longer than it takes a program
 //! to make one. So a program that connects and sends garbage, in a loop, would have one processor
-//! of its own and one of ours. A connection is *useless* if it makes no request that can be
-//! answered, or if it is a client's and ends before a program can have done anything with it. Each
-//! user may have [`USELESS`] such connections, and gets [`PER_SECOND`] of them back in a second.
-//! When they are used up, and until they are all back, we accept nothing at that socket for
-//! [`PAUSE`] after each connection of that user.
+//! of its own and one of ours. A connection is *useless* if it makes no request, or if it is not
+//! the first of its process and makes none that can be answered, or is a client that ends at once.
+//! So children that each use the network for a moment are no fault of their program. Each user may
+//! have [`USELESS`] such connections, and gets [`PER_SECOND`] of them back in a second. When they
+//! are used up, and until they are all back, we accept nothing at that socket for [`PAUSE`] after
+//! each connection of that user.
 //!
 //! The pace is for all, since the socket does not tell whose connection is next. A new connection
 //! of another program waits for those before it in the socket's queue of 128, a pause for each.

@@ -16,7 +16,7 @@
 //! A connection brings no descriptors, and closing one takes no time ([`Channel::untrusted`]).
 //! Before Linux 6.16, new connections wait for the moment in which too many are being closed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
@@ -49,8 +49,12 @@ const ACCEPTS_PER_ITERATION: usize = 16;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 /// Wrong requests for which a connection is dropped.
 const MOST_WRONG: u32 = 16;
-/// A client that ends sooner has hardly begun to work: a process that starts and ends takes longer.
+/// A client of a process that has been one before has hardly begun to work if it ends sooner. The
+/// first one of a process may be as brief as it likes: a program that forks is no fault, and a
+/// process costs the one who makes it as much as a client costs us.
 const BRIEF: Duration = Duration::from_millis(5);
+/// Processes that are remembered because they have been, or tried to be, a client.
+const FORMER_PROCESSES: usize = 256;
 /// Longest request, bytes; a longer one is none of ours.
 const LONGEST_REQUEST: usize = 4096;
 
@@ -207,6 +211,8 @@ pub(super) struct Connections {
     /// The programs' socket is for a group.
     lets_others: bool,
     pace: AcceptPace,
+    /// Processes whose clients have ended, the last one at the end.
+    former: VecDeque<Pid>,
 }
 
 impl Connections {
@@ -217,6 +223,7 @@ impl Connections {
             full: false,
             lets_others,
             pace: AcceptPace::default(),
+            former: VecDeque::new(),
         }
     }
 
@@ -248,8 +255,8 @@ impl Connections {
     fn count(&mut self, connection: &Connection) {
         let refused = connection.refused || connection.wrong > 0;
         let of_use = match connection.client {
-            Some(_) => connection.since.elapsed() >= BRIEF,
-            None => connection.asked && !refused,
+            Some(_) => !self.came_before(connection.pid) || connection.since.elapsed() >= BRIEF,
+            None => connection.asked && (!refused || !self.came_before(connection.pid)),
         };
         if of_use {
             return;
@@ -263,6 +270,18 @@ impl Connections {
                 "this user's connections are of no use or brief: new ones are accepted slowly"
             );
         }
+    }
+
+    /// A client of this process ends, or one that was refused. Was there one before?
+    fn came_before(&mut self, pid: Pid) -> bool {
+        let before = self.former.iter().any(|one| *one == pid);
+        if !before {
+            if self.former.len() >= FORMER_PROCESSES {
+                self.former.pop_front();
+            }
+            self.former.push_back(pid);
+        }
+        before
     }
 
     /// When may more connections be accepted at this socket? One answer says both whether to watch
@@ -435,6 +454,16 @@ pub(super) fn is_own(user: Uid) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_a_client_once_at_no_price() {
+        let mut connections = Connections::new(false);
+        let pid = |number: i32| Pid::from_raw(number).unwrap();
+        assert!((1..=3000).all(|number| !connections.came_before(pid(number))), "each forks once");
+        assert!(connections.came_before(pid(3000)) && connections.came_before(pid(2745)));
+        assert!(!connections.came_before(pid(2744)), "a bounded number is remembered");
+        assert_eq!(connections.former.len(), FORMER_PROCESSES);
+    }
 
     /// At every moment a socket is watched, or a time to look again is known.
     #[test]
