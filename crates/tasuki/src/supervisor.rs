@@ -63,7 +63,7 @@ pub(crate) use self::server_process::lease_user;
 use self::servers::{ServerId, Servers};
 use self::sharing_requests::SharingRequests;
 pub(crate) use self::signals::Signals;
-use crate::exit::Failure;
+use crate::exit::{Code, Failure};
 
 /// How long servers may take to get ready.
 const START_PATIENCE: Duration = Duration::from_secs(10);
@@ -177,6 +177,9 @@ impl Supervisor {
         signals: Signals,
         workload: Workload,
     ) -> Result<Self, Failure> {
+        // One without room for a program would be of no use.
+        budget::check_client(&instance, 0, 0)
+            .map_err(|sentence| Failure::new(Code::Internal, sentence))?;
         let mut servers = Servers::start(instance.settings.mode, instance.sandbox_plan())?;
         let left = instance.configure(
             &mut servers,

@@ -50,11 +50,12 @@ const OPERATORS: u64 = 64;
 const UNADMITTED: u64 = 8;
 const MOST_UNADMITTED: usize = 1024;
 
-/// Why there is no room for one more, as a sentence.
-fn refusal(process: &str, limit: u64) -> String {
+/// Why there is no room for one more client than there are, as a sentence.
+fn refusal(process: &str, limit: u64, clients: usize) -> String {
+    let why = if clients == 0 { "too few for a program" } else { "and clients have all of them" };
     format!(
-        "the {process} may have {limit} open files, and clients have all of them: raise the hard \
-         limit of the instance (`ulimit -Hn`, or LimitNOFILE= of its unit)"
+        "the {process} may have {limit} open files, {why}: raise the hard limit of the instance \
+         (`ulimit -Hn`, or LimitNOFILE= of its unit)"
     )
 }
 
@@ -90,13 +91,13 @@ pub(super) fn check_client(
 ) -> Result<(), String> {
     let limit = limit();
     if promised + 2 > room_of_inet(instance, limit) {
-        return Err(refusal("inet server", limit));
+        return Err(refusal("inet server", limit, clients));
     }
     let listener = instance.sockets.of(Audience::Programs).listener();
     let closing = if takes_descriptors(listener) { CLOSING } else { 0 };
     let others = BASE + OPERATORS + SHARING + closing + most_unadmitted() as u64;
     if others + (clients as u64 + 1) * OF_CLIENT > limit {
-        return Err(refusal("supervisor", limit));
+        return Err(refusal("supervisor", limit, clients));
     }
     Ok(())
 }
@@ -106,7 +107,7 @@ pub(super) fn check_client(
 pub(super) fn check_more(instance: &Instance, promised: u64, more: u64) -> Result<(), String> {
     let limit = limit();
     if promised + more > room_of_inet(instance, limit) / 4 * 3 {
-        return Err(refusal("inet server", limit));
+        return Err(refusal("inet server", limit, 1));
     }
     Ok(())
 }

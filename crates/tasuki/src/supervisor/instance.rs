@@ -12,6 +12,7 @@ use abi::control::{Audience, InetConfig, NicConfig, ServerRequest};
 use abi::network::{InterfaceSettings, Ipv6Mode};
 use abi::nic::NicLayout;
 use nic_driver::interface::Watch;
+use rustix::io::Errno;
 use shm::{Backing, Region, RegionError};
 
 use super::backend::{self, OpenedDevice, Umem};
@@ -80,8 +81,7 @@ impl Memory {
         huge: bool,
     ) -> Result<(Self, Arc<Region>), Failure> {
         let want = if huge { Backing::Huge } else { Backing::Small };
-        let (region, fd) = create(name, len, want)
-            .map_err(|error| Failure::system(format!("make the memory region {name}"), error))?;
+        let (region, fd) = create(name, len, want).map_err(|error| refusal(name, &error))?;
         let backing = match (huge, region.backing()) {
             (true, Backing::Small) => format!("{} (no 2M pages free)", Backing::Small),
             (_, got) => got.to_string(),
@@ -91,6 +91,17 @@ impl Memory {
 }
 
 type Created = Result<(Arc<Region>, OwnedFd), RegionError>;
+
+/// Why there is no region of this name, and which limits to look at.
+fn refusal(name: &str, error: &RegionError) -> Failure {
+    let limits = match error {
+        RegionError::System { errno: Errno::NOMEM, .. } => {
+            ": raise `ulimit -v`, or the memory limit of the cgroup"
+        }
+        _ => "",
+    };
+    Failure::system(format!("make the memory region {name}"), format!("{error}{limits}"))
+}
 
 /// An eventfd for a bell.
 pub(super) fn bell() -> Result<OwnedFd, Failure> {
