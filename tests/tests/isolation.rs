@@ -116,7 +116,7 @@ fn a_program_that_leaves_has_the_network_that_it_makes() {
     let _ = elsewhere.line("ready");
     for name in ["./dynamic", "./static"] {
         let file = format!("/proc/{}/ns/net", elsewhere.pid());
-        for how in [&["unshare"][..], &["syscall"], &["clone"], &["set", &file]] {
+        for how in [&["unshare"][..], &["syscall"], &["clone"], &["__clone"], &["set", &file]] {
             let words = [&[name], how, &[HOST, "8000"]].concat();
             let said = Running::start(world.on_net(NET, &words)).finish().success();
             assert_eq!(said.stdout, LEFT, "{words:?}: {said}");

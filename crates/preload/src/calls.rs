@@ -1,10 +1,12 @@
 //! The exported calls on one descriptor, by theme.
 
 mod actions;
+mod aio;
 mod control;
 mod exec;
 mod host_loopback;
 mod identity;
+mod inside;
 mod interfaces;
 mod io;
 mod last_received;
@@ -18,6 +20,7 @@ mod options;
 mod print;
 mod proc_net;
 mod scopes;
+mod source_filters;
 mod splice;
 mod stdio;
 mod syscall;

@@ -7,6 +7,8 @@ use core::sync::atomic::{AtomicU8, Ordering};
 pub(crate) const TRACE: u8 = 1;
 /// Begin cancellation points with a test.
 pub(crate) const CANCEL: u8 = 2;
+/// Tell ThreadSanitizer what it does not see.
+pub(crate) const SANITIZE: u8 = 4;
 
 static DUTIES: AtomicU8 = AtomicU8::new(0);
 
@@ -17,6 +19,7 @@ pub(crate) fn any() -> bool {
 }
 
 /// Is this among it?
+#[inline]
 pub(crate) fn has(duty: u8) -> bool {
     DUTIES.load(Ordering::Relaxed) & duty != 0
 }

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use crate::cancellation::PTHREAD_CANCEL_DISABLE;
 use crate::errno::{self, Outcome};
 use crate::handlers::Within;
+use crate::sanitizers::Unseen;
 use crate::{cancellation, real};
 
 /// A C return type: -1 (or the like: no index, no pointer) stands for an error.
@@ -70,7 +71,10 @@ impl Return for () {
 fn run<T>(body: impl FnOnce() -> Outcome<T>) -> Option<T> {
     let within = Within::new();
     let uncancelled = Uncancelled::new();
-    match catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::IO)) {
+    let unseen = Unseen::new();
+    let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::IO));
+    drop(unseen);
+    match outcome {
         Ok(value) => Some(value),
         Err(errno) => {
             fail(errno, uncancelled, within);

@@ -31,7 +31,7 @@ use crate::interpose::interpose;
 use crate::open_socket::{OpenSocket, wait_any};
 use crate::registrations::Interest;
 use crate::table::Kind;
-use crate::{host, instance, process, real, signals, time};
+use crate::{host, instance, pointers, process, real, signals, time};
 
 /// Linux's limit on `maxevents`.
 const MOST_EVENTS: usize = i32::MAX as usize / size_of::<epoll_event>();
@@ -120,6 +120,9 @@ pub(crate) fn take_up_members(epfd: c_int, set: &Arc<EpollSet>) {
 }
 
 unsafe fn control(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> Outcome<c_int> {
+    if op != libc::EPOLL_CTL_DEL && !pointers::can_read(event, size_of::<epoll_event>()) {
+        return Err(Errno::FAULT);
+    }
     if let Some(Descriptor::Epoll(set)) = TABLE.get(epfd)
         && set.has_inherited()
     {
@@ -176,7 +179,7 @@ impl Events {
         match room {
             0 => Err(Errno::INVAL),
             room if room > MOST_EVENTS => Err(Errno::INVAL),
-            _ if array.is_null() => Err(Errno::FAULT),
+            _ if !pointers::can_write(array) => Err(Errno::FAULT),
             room => Ok(Self { array, room, count: 0 }),
         }
     }

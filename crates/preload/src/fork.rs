@@ -13,6 +13,7 @@
 
 use crate::descriptors::TABLE;
 use crate::handlers::Within;
+use crate::sanitizers::Unseen;
 use crate::{
     adopted, cancellation, epoll_fork, host, instance, placeholder, process, readiness_signals,
     sharing,
@@ -34,6 +35,7 @@ pub(crate) fn watch() {
 /// The child may use the parent's sockets, too. A panic must not keep the process from its fork.
 unsafe extern "C" fn prepare() {
     let _within = Within::new();
+    let _unseen = Unseen::new();
     let _ = std::panic::catch_unwind(|| {
         sharing::share(|_| true);
         epoll_fork::note();
@@ -42,6 +44,7 @@ unsafe extern "C" fn prepare() {
 
 unsafe extern "C" fn child() {
     let _within = Within::new();
+    let _unseen = Unseen::new();
     process::remember();
     // The runtime closes its copies of descriptors through `close`, so the table must not know
     // them as internal any more.

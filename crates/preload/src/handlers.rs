@@ -30,7 +30,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
 use libc::{sighandler_t, siginfo_t, sigset_t, ucontext_t};
 use sockets::{HandlersRun, LyingDown};
 
-use crate::{errno, real};
+use crate::{errno, real, sanitizers};
 
 /// One more than the greatest number of a signal.
 const SIGNALS: usize = 65;
@@ -125,6 +125,7 @@ pub(crate) fn lie_down() -> LyingDown {
 
 /// It sleeps no longer.
 pub(crate) fn get_up(from: LyingDown) {
+    sanitizers::run_handlers();
     // SAFETY: see `here`.
     unsafe { &*here() }.mark(from.within);
 }

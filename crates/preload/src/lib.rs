@@ -45,9 +45,10 @@
 //! sockaddr cancellation: addresses; threads that are to end
 //! handlers: signal handlers of the program
 //! signal_owner: the process that gets a placeholder's signals
+//! sanitizers pointers: ThreadSanitizer in the program; pointers of the program
 //! real: the C library's own functions
 //! process_state: state that a forked child makes anew
-//! errno pointers: error numbers; pointers that cannot be meant
+//! errno: error numbers
 //! duties variadic: what calls do beside their work; variadic functions
 //! ```
 
@@ -83,6 +84,7 @@ mod readiness_signals;
 mod real;
 mod registrations;
 mod retaking;
+mod sanitizers;
 mod select;
 mod self_filtering;
 mod shared_end;

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use sockets::PollCall;
 
 use crate::descriptors::{Descriptor, TABLE, socket};
@@ -29,7 +30,7 @@ use crate::interpose::{alias, interpose};
 use crate::open_socket::{OpenSocket, attend, wait_any};
 use crate::retaking::PAUSES;
 use crate::table::Kind;
-use crate::{host, signals, time};
+use crate::{host, pointers, signals, time};
 
 /// More than any process can have open.
 const MOST_FDS: nfds_t = 1 << 24;
@@ -238,7 +239,10 @@ pub(crate) fn wait(
 
 /// Is a call with this array for us?
 pub(crate) unsafe fn is_ours(fds: *const pollfd, count: nfds_t) -> bool {
-    if fds.is_null() || !(1..=MOST_FDS).contains(&count) {
+    // The kernel refuses an array that is not there.
+    if !(1..=MOST_FDS).contains(&count)
+        || !pointers::can_read(fds, count_of(count) * size_of::<pollfd>())
+    {
         return false;
     }
     // SAFETY: the program says that so many are there to be read.
@@ -251,6 +255,9 @@ unsafe fn poll_until(
     deadline: Option<Instant>,
     mask: *const sigset_t,
 ) -> Outcome<c_int> {
+    if !pointers::can_write(fds) {
+        return Err(Errno::FAULT);
+    }
     // SAFETY: the program says that so many are there, for this call to read and write.
     let fds = unsafe { core::slice::from_raw_parts_mut(fds, count_of(count)) };
     // SAFETY: the program says that it is null or points to a set.
@@ -266,6 +273,9 @@ fn count_of(count: nfds_t) -> usize {
 /// # Errors
 /// EINVAL for an invalid time.
 pub(crate) unsafe fn deadline(timeout: *const timespec) -> Outcome<Option<Instant>> {
+    if !timeout.is_null() && !pointers::can_read(timeout, size_of::<timespec>()) {
+        return Err(Errno::FAULT);
+    }
     // SAFETY: the caller says that it is null or points to a timespec.
     let timeout = unsafe { timeout.as_ref() };
     Ok(timeout.copied().map(time::from_timespec).transpose()?.and_then(time::after))

@@ -31,6 +31,7 @@ use crate::descriptors::{Descriptor, TABLE, install};
 use crate::errno::Outcome;
 use crate::open_socket::{OpenSocket, SocketWatcher, wait_any};
 use crate::process_state::ProcessState;
+use crate::sanitizers::Unseen;
 use crate::signal_owner::{Owner, settings};
 use crate::{instance, signals};
 
@@ -219,6 +220,7 @@ fn band(code: c_int) -> u32 {
 
 /// The thread.
 fn run(kick: &OwnedFd) {
+    let _unseen = Unseen::new();
     loop {
         let mut state = STATE.lock();
         let watched = state.watched();

@@ -13,7 +13,7 @@
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use libc::{
     FILE, addrinfo, epoll_event, fd_set, gid_t, ifaddrs, iovec, mmsghdr, msghdr, nfds_t, off_t,
@@ -60,6 +60,8 @@ extern "C" fn missing() -> isize {
     -1
 }
 
+static RESOLVED: AtomicBool = AtomicBool::new(false);
+
 macro_rules! real_calls {
     ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty;)*) => {
         struct LibcCalls {
@@ -78,6 +80,11 @@ macro_rules! real_calls {
             dlopen: Symbol::new("dlopen\0"),
         };
 
+        /// Is every function looked up?
+        pub(crate) fn is_resolved() -> bool {
+            RESOLVED.load(Ordering::Relaxed)
+        }
+
         /// Looks up every function, so that no later call has to (a vfork child must not).
         pub(crate) fn resolve_all() {
             $(CALLS.$name.get();)*
@@ -85,6 +92,7 @@ macro_rules! real_calls {
             CALLS.fcntl64.get();
             CALLS.ioctl.get();
             CALLS.dlopen.get();
+            RESOLVED.store(true, Ordering::Relaxed);
         }
 
         $(
@@ -220,6 +228,47 @@ real_calls! {
         input: c_int, in_offset: *mut i64, out: c_int, out_offset: *mut i64,
         len: size_t, flags: c_uint,
     ) -> ssize_t;
+
+    fn aio_read(block: *mut c_void) -> c_int;
+    fn aio_write(block: *mut c_void) -> c_int;
+    fn aio_fsync(operation: c_int, block: *mut c_void) -> c_int;
+    fn aio_cancel(fd: c_int, block: *mut c_void) -> c_int;
+    fn aio_suspend(list: *const *mut c_void, count: c_int, timeout: *const timespec) -> c_int;
+    fn lio_listio(
+        mode: c_int, list: *const *mut c_void, count: c_int, event: *mut c_void,
+    ) -> c_int;
+
+    fn munmap(place: *mut c_void, len: size_t) -> c_int;
+    fn mprotect(place: *mut c_void, len: size_t, access: c_int) -> c_int;
+
+    fn sockatmark(fd: c_int) -> c_int;
+    fn bindresvport(fd: c_int, addr: *mut libc::sockaddr_in) -> c_int;
+    fn backtrace_symbols_fd(places: *const *mut c_void, count: c_int, fd: c_int) -> ();
+    fn eventfd_read(fd: c_int, value: *mut u64) -> c_int;
+    fn eventfd_write(fd: c_int, value: u64) -> c_int;
+    fn daemon(stay: c_int, keep_open: c_int) -> c_int;
+    fn login_tty(fd: c_int) -> c_int;
+    fn forkpty(
+        fd: *mut c_int, name: *mut c_char, terminal: *const libc::termios,
+        size: *const libc::winsize,
+    ) -> pid_t;
+    fn pidfd_getfd(process: c_int, fd: c_int, flags: c_uint) -> c_int;
+    fn getipv4sourcefilter(
+        fd: c_int, interface: u32, group: u32, mode: *mut u32,
+        count: *mut u32, sources: *mut libc::in_addr,
+    ) -> c_int;
+    fn setipv4sourcefilter(
+        fd: c_int, interface: u32, group: u32, mode: u32, count: u32,
+        sources: *const libc::in_addr,
+    ) -> c_int;
+    fn getsourcefilter(
+        fd: c_int, interface: u32, group: *const sockaddr, len: socklen_t, mode: *mut u32,
+        count: *mut u32, sources: *mut libc::sockaddr_storage,
+    ) -> c_int;
+    fn setsourcefilter(
+        fd: c_int, interface: u32, group: *const sockaddr, len: socklen_t, mode: u32, count: u32,
+        sources: *const libc::sockaddr_storage,
+    ) -> c_int;
 
     fn getifaddrs(place: *mut *mut ifaddrs) -> c_int;
     fn if_nametoindex(name: *const c_char) -> c_uint;

@@ -16,7 +16,7 @@ use crate::descriptors::TABLE;
 use crate::errno::Outcome;
 use crate::interpose::{alias, interpose};
 use crate::table::Kind;
-use crate::{poll, time};
+use crate::{pointers, poll, time};
 
 // Which events make a descriptor a member of which set, as Linux has it.
 const READ: c_short =
@@ -119,6 +119,11 @@ fn is_special(fd: c_int) -> bool {
 pub(crate) unsafe fn is_ours(count: c_int, sets: Pointers) -> bool {
     let Ok(count) = usize::try_from(count) else { return false };
     if count > MOST_FDS {
+        return false;
+    }
+    let bytes = count.div_ceil(WORD) * size_of::<u64>();
+    // The kernel refuses a set that is not there.
+    if sets.into_iter().any(|set| !set.is_null() && !pointers::can_read(set, bytes)) {
         return false;
     }
     (0..count.div_ceil(WORD)).any(|at| {

@@ -1,8 +1,7 @@
 //! `struct sockaddr_in` and `sockaddr_in6` in and out, by Linux's rules of length and truncation.
 //!
 //! The parsing works on copied bytes; only [`copy_in`] and [`copy_out`] touch the program's
-//! pointers. A null pointer is EFAULT. Any other pointer is trusted: a process that passes a bad
-//! one to an ordinary library function faults too.
+//! pointers, and ask before whether there is memory ([`pointers`]).
 //!
 //! The socket and the call decide which family an address may have, see [`Name`]'s methods. An
 //! address given to a program has its socket's family: an IPv4 address of an AF_INET6 socket is
@@ -19,6 +18,7 @@ use rustix::io::Errno;
 use sockets::{Family, SocketKind};
 
 use crate::errno::Outcome;
+use crate::pointers;
 
 /// Bytes of a `struct sockaddr_in`.
 const V4_LENGTH: usize = size_of::<sockaddr_in>();
@@ -193,6 +193,9 @@ pub(crate) unsafe fn copy_in(addr: *const sockaddr, len: socklen_t) -> Outcome<N
     if addr.is_null() {
         return Err(if len == 0 { Errno::INVAL } else { Errno::FAULT });
     }
+    if !pointers::can_read(addr, len) {
+        return Err(Errno::FAULT);
+    }
     // SAFETY: the caller says that `len` bytes are readable there.
     Name::parse(unsafe { core::slice::from_raw_parts(addr.cast(), len) })
 }
@@ -214,7 +217,7 @@ pub(crate) unsafe fn copy_out(
     if addr.is_null() {
         return Ok(());
     }
-    if len.is_null() {
+    if !pointers::can_write(len) || !pointers::can_write(addr) {
         return Err(Errno::FAULT);
     }
     // SAFETY: not null, and the caller says that it is valid.

@@ -52,6 +52,10 @@ pub(crate) struct FoundProgram {
 pub(crate) fn find(name: &OsStr, reach: Reach) -> Result<FoundProgram, Failure> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     let found = search(name, &path)?;
+    if !Path::new("/proc/self").exists() {
+        let sentence = "/proc is not mounted, and Tasuki needs it: `mount -t proc proc /proc`";
+        return Err(Failure::new(Code::Internal, sentence));
+    }
     let shims = Elf::read(&open(Path::new("/proc/self/exe"))?)
         .map_err(|error| Failure::system("read /proc/self/exe", error))?
         .ok_or_else(|| Failure::system("read /proc/self/exe", "it is not an ELF file"))?;
@@ -302,6 +306,22 @@ pub(crate) fn preload() -> Result<OsString, Failure> {
         .map_err(|error| Failure::system("find the path of this program", error))?;
     let shim = find_shim(&exe, std::env::var_os("TASUKI_PRELOAD").map(PathBuf::from))?;
     prepend(&shim, std::env::var_os("LD_PRELOAD").as_deref())
+}
+
+/// AddressSanitizer's options.
+pub(crate) const ASAN_OPTIONS: &str = "ASAN_OPTIONS";
+const LINK_ORDER: &str = "verify_asan_link_order";
+
+/// AddressSanitizer's options for the program: those that are given, and one that lets the shim
+/// stand before its library. A given value of that one stays.
+pub(crate) fn asan_options(given: Option<OsString>) -> OsString {
+    let mut all = given.unwrap_or_default();
+    let names = |text: &[u8]| text.windows(LINK_ORDER.len()).any(|at| at == LINK_ORDER.as_bytes());
+    if !names(all.as_bytes()) {
+        let separator = if all.is_empty() { "" } else { ":" };
+        all.push(format!("{separator}{LINK_ORDER}=0"));
+    }
+    all
 }
 
 fn find_shim(exe: &Path, named: Option<PathBuf>) -> Result<PathBuf, Failure> {

@@ -13,7 +13,8 @@ use super::lifecycle::duplicate;
 use crate::descriptors::{TABLE, is_socket, socket};
 use crate::edge::Return;
 use crate::errno::{self, Outcome};
-use crate::interpose::trace;
+use crate::interpose::{interpose, trace};
+use crate::pointers::can_write;
 use crate::retaking::repeated;
 use crate::table::Kind;
 use crate::{readiness_signals, real};
@@ -71,19 +72,13 @@ unsafe fn control_device(fd: c_int, request: c_ulong, arg: *mut c_char) -> Outco
     let answer = match request {
         FIONREAD => Some(repeated(|| readable(fd))?),
         SIOCOUTQ | SIOCOUTQNSD => Some(repeated(|| unsent(fd, request))?),
-        SIOCATMARK => {
-            let entry = socket(fd)?;
-            if entry.socket.kind() != SocketKind::Stream {
-                return Err(Errno::NOTTY);
-            }
-            Some(entry.socket.is_at_mark().into())
-        }
+        SIOCATMARK => Some(at_mark(fd)?),
         _ => None,
     };
     if let Some(answer) = answer {
         let place: *mut c_int = arg.cast();
         // SAFETY: the program says that it points to an int, or it is null.
-        *unsafe { place.as_mut() }.ok_or(Errno::FAULT)? = answer;
+        *unsafe { place.as_mut() }.filter(|place| can_write(*place)).ok_or(Errno::FAULT)? = answer;
         return Ok(0);
     }
     // SAFETY: passed on from the program.
@@ -106,6 +101,15 @@ unsafe fn control_device(fd: c_int, request: c_ulong, arg: *mut c_char) -> Outco
         readiness_signals::changed(fd, &socket(fd)?)?;
     }
     Ok(done)
+}
+
+/// Is the urgent mark next to be read?
+fn at_mark(fd: c_int) -> Outcome<c_int> {
+    let entry = socket(fd)?;
+    if entry.socket.kind() != SocketKind::Stream {
+        return Err(Errno::NOTTY);
+    }
+    Ok(entry.socket.is_at_mark().into())
 }
 
 fn readable(fd: c_int) -> Outcome<c_int> {
@@ -138,6 +142,12 @@ fn unsent(fd: c_int, request: c_ulong) -> Outcome<c_int> {
 
 fn count(bytes: usize) -> c_int {
     c_int::try_from(bytes).unwrap_or(c_int::MAX)
+}
+
+interpose! {
+    fn sockatmark(fd: c_int) -> c_int {
+        is_socket(fd) => at_mark(fd)
+    }
 }
 
 unsafe fn any_fcntl(real: Fcntl, fd: c_int, command: c_int, arg: c_ulong) -> c_int {

@@ -18,7 +18,7 @@ use sockets::Family;
 
 use crate::errno::Outcome;
 use crate::interpose::interpose;
-use crate::pointers::is_bad;
+use crate::pointers::{can_read, can_write};
 use crate::sockaddr::to_bytes;
 use crate::{departure, instance, real};
 
@@ -391,14 +391,14 @@ unsafe fn ask_device(place: *const ifreq) -> Outcome<()> {
     const TIMES: u32 = 0x41;
     /// Of a `struct ethtool_ts_info`: question, kinds of times, number of the clock, and filters.
     const WORDS: usize = 11;
-    if is_bad(place) {
+    if !can_read(place, size_of::<libc::ifreq>()) {
         return Err(Errno::FAULT);
     }
     // SAFETY: the program says that it points to an ifreq.
     let request = unsafe { place.read_unaligned() };
     // SAFETY: every bit pattern is a pointer.
     let data: *mut [u32; WORDS] = unsafe { request.ifr_ifru.ifru_data }.cast();
-    if is_bad(data) {
+    if !can_write(data) {
         return Err(Errno::FAULT);
     }
     // SAFETY: every question begins with its number; the program says that it is there.

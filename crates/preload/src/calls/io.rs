@@ -17,7 +17,7 @@ use crate::descriptors::{is_socket, socket};
 use crate::errno::{self, Outcome};
 use crate::interpose::{alias, interpose};
 use crate::open_socket::OpenSocket;
-use crate::pointers::is_bad;
+use crate::pointers::{can_read, can_write};
 use crate::retaking::SharedEndpoint;
 use crate::sockaddr::{LONGEST, copy_in, copy_out, room_for};
 use crate::{real, signals, transfer};
@@ -40,7 +40,7 @@ unsafe fn readable<'a>(buf: *const c_void, len: usize) -> Outcome<IoSlice<'a>> {
     if len == 0 {
         return Ok(IoSlice::new(&[]));
     }
-    if is_bad(buf) {
+    if !can_read(buf, len) {
         return Err(Errno::FAULT);
     }
     // SAFETY: not null, and the caller says that the bytes are readable.
@@ -56,7 +56,7 @@ unsafe fn writable<'a>(buf: *mut c_void, len: usize) -> Outcome<IoSliceMut<'a>> 
     if len == 0 {
         return Ok(IoSliceMut::new(&mut []));
     }
-    if is_bad(buf) {
+    if !can_write(buf) {
         return Err(Errno::FAULT);
     }
     // SAFETY: not null, and the caller says that the bytes are writable. They may be
@@ -80,7 +80,7 @@ unsafe fn vectors<'a>(iov: *const iovec, count: usize) -> Outcome<&'a [iovec]> {
     if count == 0 {
         return Ok(&[]);
     }
-    if is_bad(iov) {
+    if !can_read(iov, count * size_of::<iovec>()) {
         return Err(Errno::FAULT);
     }
     // SAFETY: not null, and the caller says that so many are there.
@@ -248,7 +248,7 @@ unsafe fn receive_from(
         // SAFETY: passed on from the program.
         unsafe { copy_out(from, entry.socket.family(), addr, addr_len) }?;
     } else if !addr.is_null() {
-        if addr_len.is_null() {
+        if !can_write(addr_len) {
             return Err(Errno::FAULT);
         }
         // SAFETY: not null, and the program says that it is valid.

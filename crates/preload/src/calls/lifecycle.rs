@@ -23,7 +23,9 @@ use crate::placeholder::{self, Placeholder};
 use crate::retaking::repeated;
 use crate::sockaddr::copy_out;
 use crate::table::Kind;
-use crate::{departure, fork, host, instance, own_calls, process, real, sharing, trace};
+use crate::{
+    departure, fork, host, instance, own_calls, process, real, sanitizers, sharing, trace,
+};
 
 /// SOCK_NONBLOCK and SOCK_CLOEXEC.
 const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -356,6 +358,7 @@ extern "C" fn begin() {
     real::resolve_all();
     if instance::is_wanted() {
         trace::begin();
+        sanitizers::begin();
         fork::watch();
         // Without /proc there is nothing to find.
         let _ = sharing::find_inherited();

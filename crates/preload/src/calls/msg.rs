@@ -25,7 +25,7 @@ use crate::edge::Return;
 use crate::errno::Outcome;
 use crate::interpose::{interpose, trace};
 use crate::open_socket::OpenSocket;
-use crate::pointers::is_bad;
+use crate::pointers::{can_read, can_write};
 use crate::table::Kind;
 use crate::{adopted, cmsg, instance, poll, real, sharing, sockaddr, time, transfer};
 
@@ -35,7 +35,7 @@ const LONGEST: socklen_t = 128;
 const MOST_MESSAGES: usize = 1024;
 
 unsafe fn send_message(fd: c_int, msg: *const msghdr, flags: c_int) -> Outcome<usize> {
-    if is_bad(msg) {
+    if !can_read(msg, size_of::<msghdr>()) {
         return Err(Errno::FAULT);
     }
     // SAFETY: the program says that it points to a message.
@@ -52,7 +52,7 @@ unsafe fn send_message(fd: c_int, msg: *const msghdr, flags: c_int) -> Outcome<u
     let bufs = unsafe { all_readable(msg.msg_iov, buffer_count(msg)?) }?;
     let entry = socket(fd)?;
     // SAFETY: passed on from the program.
-    let control = unsafe { control(msg) };
+    let control = unsafe { control(msg) }?;
     if control.is_empty() || entry.socket.kind() == SocketKind::Stream {
         return send_bufs(fd, &bufs, flags, to);
     }
@@ -76,20 +76,25 @@ fn buffer_count(msg: &msghdr) -> Outcome<usize> {
 
 /// The bytes of a message's control buffer.
 ///
+/// # Errors
+/// EFAULT when there is no memory.
+///
 /// # Safety
 /// The buffer is null or has as many bytes as the message says, which no other thread touches.
-unsafe fn control<'a>(msg: &msghdr) -> &'a mut [u8] {
-    match (msg.msg_control.is_null(), isize::try_from(msg.msg_controllen)) {
-        // SAFETY: not null, no longer than a slice can be, and the caller says that it is there.
-        (false, Ok(_)) => unsafe {
-            core::slice::from_raw_parts_mut(msg.msg_control.cast(), msg.msg_controllen)
-        },
-        _ => &mut [],
+unsafe fn control<'a>(msg: &msghdr) -> Outcome<&'a mut [u8]> {
+    let (place, len) = (msg.msg_control, msg.msg_controllen);
+    if !place.is_null() && !can_read(place, len) {
+        return Err(Errno::FAULT);
     }
+    Ok(match (place.is_null(), isize::try_from(len)) {
+        // SAFETY: not null, no longer than a slice can be, and the caller says that it is there.
+        (false, Ok(_)) => unsafe { core::slice::from_raw_parts_mut(place.cast(), len) },
+        _ => &mut [],
+    })
 }
 
 unsafe fn receive_message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Outcome<usize> {
-    if is_bad(msg) {
+    if !can_write(msg) || !can_read(msg, size_of::<msghdr>()) {
         return Err(Errno::FAULT);
     }
     // SAFETY: the program says that it points to a message, which no other thread touches.
@@ -106,7 +111,7 @@ unsafe fn receive_message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Outcome<
     // SAFETY: passed on from the program.
     unsafe { put_name(msg, received.from, entry.socket.family()) }?;
     // SAFETY: passed on from the program.
-    let mut room = cmsg::Room::new(unsafe { control(msg) });
+    let mut room = cmsg::Room::new(unsafe { control(msg) }?);
     if entry.stamps() != StampForm::None && lacks_time(&entry, &received, flags) {
         room.tell_time(entry.stamps(), SystemTime::now());
     }
@@ -167,7 +172,7 @@ unsafe fn receive_error(
     // SAFETY: passed on from the caller.
     unsafe { put_name(msg, received.from, family) }?;
     // SAFETY: passed on from the caller.
-    let mut room = cmsg::Room::new(unsafe { control(msg) });
+    let mut room = cmsg::Room::new(unsafe { control(msg) }?);
     room.tell_error(&error, family);
     msg.msg_controllen = room.used;
     msg.msg_flags = libc::MSG_ERRQUEUE | flags & libc::MSG_CMSG_CLOEXEC;
@@ -195,7 +200,7 @@ unsafe fn put_name(msg: &mut msghdr, from: Option<SocketAddr>, family: Family) -
 /// `vec` is null or points to `count` messages that no other thread touches.
 unsafe fn messages<'a>(vec: *mut mmsghdr, count: c_uint) -> Outcome<&'a mut [mmsghdr]> {
     let count = usize::try_from(count).unwrap_or(MOST_MESSAGES).min(MOST_MESSAGES);
-    match (count, is_bad(vec)) {
+    match (count, !can_read(vec, count * size_of::<mmsghdr>())) {
         (0, _) => Ok(&mut []),
         (_, true) => Err(Errno::FAULT),
         // SAFETY: not null, and the caller says that so many are there.
@@ -276,12 +281,13 @@ fn flags_of_message(flags: c_int, at: usize, deadline: Option<Instant>) -> Outco
 /// # Safety
 /// `msg` is null or points to a message, whose control buffer is as long as it says.
 unsafe fn passed_descriptors(msg: *const msghdr, mut each: impl FnMut(c_int)) {
-    if is_bad(msg) {
+    if !can_read(msg, size_of::<msghdr>()) {
         return;
     }
     // SAFETY: as the caller says.
     let Some(message) = (unsafe { msg.as_ref() }) else { return };
-    if message.msg_control.is_null() || !instance::is_wanted() {
+    let (place, len) = (message.msg_control, message.msg_controllen);
+    if place.is_null() || !instance::is_wanted() || !can_read(place, len) {
         return;
     }
     // SAFETY: the buffer is there, and these walk within its length.
@@ -339,7 +345,7 @@ unsafe extern "C-unwind" fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -
 }
 
 /// A message has brought a descriptor.
-fn note_passed(fd: c_int) {
+pub(super) fn note_passed(fd: c_int) {
     if adopted::is_marked(fd) {
         TABLE.take(fd);
         TABLE.put_inherited(fd);

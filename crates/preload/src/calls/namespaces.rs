@@ -6,7 +6,7 @@
 use core::ffi::{c_int, c_void};
 
 use crate::errno::{self, Outcome};
-use crate::interpose::interpose;
+use crate::interpose::{alias, interpose};
 use crate::{departure, instance, process, real};
 
 /// A call that may lead to another network namespace, `surely` if it succeeds.
@@ -72,4 +72,11 @@ unsafe extern "C-unwind" fn clone(
     // SAFETY: passed on from the program. The child has a copy of `begin` under this address, also
     // when this function has returned in the parent.
     unsafe { real::clone(run, stack, flags, argument, parent_tid, tls, child_tid) }
+}
+
+alias! {
+    fn __clone(
+        run: Option<extern "C" fn(*mut c_void) -> c_int>, stack: *mut c_void, flags: c_int,
+        argument: *mut c_void, parent_tid: *mut c_void, tls: *mut c_void, child_tid: *mut c_void,
+    ) -> c_int = clone;
 }

@@ -22,6 +22,7 @@ use crate::descriptors::{is_socket, socket};
 use crate::errno::Outcome;
 use crate::interpose::interpose;
 use crate::open_socket::{OpenSocket, Timeout};
+use crate::pointers::{can_read, can_write};
 use crate::retaking::repeated;
 use crate::sockaddr::{room_for, to_bytes};
 use crate::time;
@@ -274,7 +275,7 @@ unsafe fn get_option(
         });
     }
     // SAFETY: the program says that it is null or valid.
-    let len = unsafe { len.as_mut() }.ok_or(Errno::FAULT)?;
+    let len = unsafe { len.as_mut() }.filter(|len| can_write(*len)).ok_or(Errno::FAULT)?;
     if (OptionKey { level, name }).is_question() {
         // SAFETY: passed on from the program.
         return unsafe { ask_option(&entry, (level, name), value, len) };
@@ -283,7 +284,7 @@ unsafe fn get_option(
     let bytes = get(&entry, level, name, room)?;
     check_room((level, name), &bytes, room)?;
     let bytes = fitted(level, &bytes, room);
-    if value.is_null() && !bytes.is_empty() {
+    if !bytes.is_empty() && !can_write(value) {
         return Err(Errno::FAULT);
     }
     // SAFETY: the program says that `*len` bytes are writable at `value`, and at most that many are
@@ -301,7 +302,7 @@ unsafe fn ask_option(
     len: &mut socklen_t,
 ) -> Outcome<c_int> {
     let room = room_for(*len, LONG_MOST)?;
-    if value.is_null() {
+    if !can_write(value) || !can_read(value, room) {
         return Err(Errno::FAULT);
     }
     // SAFETY: not null, and the program says that `*len` bytes are readable and writable there.
@@ -327,7 +328,7 @@ unsafe fn set_option(
     if !has_level(&entry, level) {
         return Err(Errno::NOPROTOOPT);
     }
-    if value.is_null() && len > 0 {
+    if !can_read(value, len) {
         return Err(Errno::FAULT);
     }
     let bytes = match len {

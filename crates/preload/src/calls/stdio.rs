@@ -246,6 +246,21 @@ pub(super) fn flush() {
     }
 }
 
+/// The names that programs built long ago use.
+#[allow(non_snake_case, reason = "the C library's name")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn _IO_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+    // SAFETY: passed on from the program.
+    unsafe { fdopen(fd, mode) }
+}
+
+#[allow(non_snake_case, reason = "the C library's name")]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn _IO_fclose(file: *mut FILE) -> c_int {
+    // SAFETY: passed on from the program.
+    unsafe { fclose(file) }
+}
+
 interpose! {
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
         is_socket(fd) => open(fd, mode)

@@ -192,6 +192,8 @@ impl Interception {
         }
         if self.how != Intercept::Seccomp {
             command.env("LD_PRELOAD", program::preload()?);
+            let given = std::env::var_os(program::ASAN_OPTIONS);
+            command.env(program::ASAN_OPTIONS, program::asan_options(given));
         }
         if let Some(relay) = self.relay {
             relay.attach(command, socket, self.how == Intercept::Seccomp, resolver);

@@ -168,3 +168,12 @@ fn ld_preload_keeps_what_is_there() {
     assert_eq!(value("/lib/shim.so:a.so"), "/lib/shim.so:a.so");
     assert_eq!(prepend(Path::new("/a b/shim.so"), None).unwrap_err().code, Code::Unsupported);
 }
+
+#[test]
+fn options_of_address_sanitizer_are_kept() {
+    let options = |given: &str| asan_options(Some(given.into()));
+    assert_eq!(asan_options(None), "verify_asan_link_order=0");
+    assert_eq!(options(""), "verify_asan_link_order=0");
+    assert_eq!(options("detect_leaks=0"), "detect_leaks=0:verify_asan_link_order=0");
+    assert_eq!(options("verify_asan_link_order=1:x=2"), "verify_asan_link_order=1:x=2");
+}

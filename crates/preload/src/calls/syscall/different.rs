@@ -18,6 +18,7 @@ use rustix::io::Errno;
 
 use crate::descriptors::is_socket;
 use crate::errno::{self, Outcome};
+use crate::pointers::{can_read, can_write};
 use crate::{epoll, poll, select, time};
 
 type RawArguments = [c_long; 6];
@@ -45,7 +46,7 @@ fn int(argument: c_long) -> c_int {
 /// The mask of signals at an address, of a size.
 ///
 /// # Errors
-/// EINVAL for another size than the kernel's.
+/// EINVAL for another size than the kernel's, EFAULT when there is no memory.
 unsafe fn mask_at(address: c_long, size: c_long) -> Outcome<Option<sigset_t>> {
     if address == 0 {
         return Ok(None);
@@ -55,6 +56,9 @@ unsafe fn mask_at(address: c_long, size: c_long) -> Outcome<Option<sigset_t>> {
     }
     let mut mask = MaybeUninit::<sigset_t>::zeroed();
     let from = address as *const u8;
+    if !can_read(from, MASK_BYTES) {
+        return Err(Errno::FAULT);
+    }
     // SAFETY: the program says that a mask is there. A sigset_t has more bytes.
     unsafe { core::ptr::copy_nonoverlapping(from, mask.as_mut_ptr().cast(), MASK_BYTES) };
     // SAFETY: an all-zero sigset_t is an empty one, and the kernel's bits are its first ones.
@@ -78,8 +82,12 @@ fn pointer(mask: &Option<sigset_t>) -> *const sigset_t {
 
 /// Writes the time that is left of `limit`, which began at `begin`.
 unsafe fn write_left(limit: *mut timespec, begin: Instant) {
-    // SAFETY: the caller says that it is null or points to a timespec.
-    let Some(limit) = (unsafe { limit.as_mut() }) else { return };
+    // As Linux: a time that cannot be written is no error.
+    if limit.is_null() || !can_write(limit) {
+        return;
+    }
+    // SAFETY: not null, and the caller says that it points to a timespec.
+    let limit = unsafe { &mut *limit };
     let Ok(whole) = time::from_timespec(*limit) else { return };
     let left = whole.saturating_sub(begin.elapsed());
     limit.tv_sec = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
@@ -124,6 +132,9 @@ pub(super) unsafe fn pselect6(
         return None;
     }
     result(|| {
+        if !mask.is_null() && !can_read(mask, size_of::<MaskAndSize>()) {
+            return Err(Errno::FAULT);
+        }
         // SAFETY: the program says that it is null or points to both.
         let both = unsafe { mask.as_ref() }.copied();
         let MaskAndSize { mask, size } = both.unwrap_or(MaskAndSize { mask: 0, size: 0 });
