@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use tasuki_tests::{Mode, Running, World, program, python};
+use tasuki_tests::{Mode, Running, World, program, python, tasuki_binary};
 
 /// Builds `own_calls.c` with `options`; the path of the result.
 fn build(world: &World, name: &str, options: &[&str]) -> String {
@@ -67,5 +67,33 @@ fn without_a_relay_such_programs_are_told() {
         let sentence = "tasuki: this program makes system calls of its own";
         assert_eq!(said.stderr.matches(sentence).count(), 1, "{said}");
     }
+    world.assert_nothing_left();
+}
+
+/// The system has no namespace left for a relay. The program's calls of the C library work.
+#[test]
+fn the_library_serves_such_programs_where_no_relay_can_be_had() {
+    let Some(world) = World::new() else { return };
+    let library = build(&world, "beside.so", &["-O2", "-DCONSTANT", "-shared", "-fPIC"]);
+    let text = "import ctypes, socket, sys\n\
+                ctypes.CDLL(sys.argv[1])\n\
+                first = socket.create_server(('127.0.0.1', 0))\n\
+                socket.create_connection(first.getsockname()).send(b'x')\n\
+                print(first.accept()[0].recv(1))";
+    let script = "echo 0 > /proc/sys/user/max_net_namespaces && exec \"$@\"";
+    let tasuki = tasuki_binary();
+    let (tasuki, python) = (tasuki.to_str().expect("a plain path"), python());
+    let place = ["--nic", "tap:own0", "--address", "192.0.2.2/24", "--"];
+    let words = [
+        &["unshare", "--user", "--map-root-user", "--net", "--mount", "sh", "-c", script, "sh"][..],
+        &[tasuki, "run"],
+        &place[..],
+        &[&python, "-c", text, &library],
+    ]
+    .concat();
+    let said = Running::start(world.command(&words)).finish().success();
+    assert_eq!(said.stdout, "b'x'\n", "{said}");
+    let sentence = "tasuki: this program makes system calls of its own";
+    assert_eq!(said.stderr.matches(sentence).count(), 1, "{said}");
     world.assert_nothing_left();
 }

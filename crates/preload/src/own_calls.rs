@@ -16,8 +16,10 @@ use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use crate::instance;
+use rustix::io::Errno;
+
 use crate::self_filtering::has_relay;
+use crate::{errno, instance, real};
 
 #[cfg(any(test, target_arch = "aarch64"))]
 #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code, reason = "its tests run everywhere"))]
@@ -130,18 +132,33 @@ fn is_measuring_program() -> bool {
     name.is_some_and(|path| path.rsplit(|byte| *byte == b'/').next() == Some(b"tasuki-bench"))
 }
 
+/// A relay that lacks a namespace or device gives every socket this error. This library's sockets
+/// are better than none: most of the program's calls may be the C library's.
+fn relay_makes_sockets() -> bool {
+    // SAFETY: no pointers.
+    let fd = unsafe { real::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    match errno::check(fd) {
+        Ok(fd) => {
+            // SAFETY: made above, and known to no other code.
+            unsafe { real::close(fd) };
+            true
+        }
+        Err(error) => error != Errno::NETDOWN,
+    }
+}
+
 #[cold]
 fn look() -> bool {
     STATE.store(LOOKING, Ordering::Release);
     let found = match !is_measuring_program() && loaded_code_calls() {
         false => NONE,
-        true if has_relay() => RELAYED,
+        true if has_relay() && relay_makes_sockets() => RELAYED,
         true => WITHOUT_RELAY,
     };
     if found == WITHOUT_RELAY {
         instance::report(
             "tasuki: this program makes system calls of its own, which need --intercept auto or \
-             seccomp: it may miss what happens on its sockets\n",
+             seccomp and a relay: it may miss what happens on its sockets\n",
         );
     }
     if found == NONE {
