@@ -110,6 +110,8 @@ static void processes(int count) {
         struct sockaddr_in any = {.sin_family = AF_INET};
         for (int i = 0; i < 2; i++) {
             int fd = stream();
+            /* Ports that the system would choose may be those of other programs' connections. */
+            any.sin_port = htons(20000 + 2 * made + i);
             check("bind", bind(fd, (struct sockaddr *)&any, sizeof any));
             check("listen", listen(fd, 4));
             check("socket", socket(AF_INET, SOCK_DGRAM, 0));
