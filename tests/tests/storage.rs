@@ -297,6 +297,25 @@ fn disks_are_listed_and_copied() {
     end(&world);
 }
 
+/// Root writes no copy where another user wants it.
+#[test]
+fn a_copy_goes_through_no_link_of_another_user() {
+    let Some(world) = world(&[]) else { return };
+    target_up(&world, &["memory:1M"]);
+    std::fs::write(world.path("victim"), "precious").unwrap();
+    let link = world.path("link");
+    std::os::unix::fs::symlink(world.path("victim"), &link).unwrap();
+    let copy = ["disk", "copy", &unit(0), "link"];
+    std::os::unix::fs::lchown(&link, Some(65_533), Some(65_533)).unwrap();
+    let said = tasuki(&world, &copy).code(119);
+    assert!(said.stderr.contains("link is a link of user 65533"), "{said}");
+    assert_eq!(std::fs::read_to_string(world.path("victim")).unwrap(), "precious");
+    std::os::unix::fs::lchown(&link, Some(0), Some(0)).unwrap();
+    let _ = tasuki(&world, &copy).success();
+    assert_eq!(std::fs::metadata(world.path("victim")).unwrap().len(), 1 << 20);
+    end(&world);
+}
+
 /// A block device keeps what is not written, so a copy writes its zeroes as well.
 #[test]
 fn a_copy_to_a_device_writes_zeroes() {

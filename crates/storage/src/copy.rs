@@ -68,16 +68,6 @@ impl CopyEnd {
         Ok(Self::File(Arc::new(file), path.into()))
     }
 
-    /// Opens or makes a file to be written. What it has is lost with the begin of the copy.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn destination(path: &Path) -> Result<Self, CopyError> {
-        let file = File::options().write(true).create(true).truncate(false).open(path);
-        let file = file.map_err(|source| CopyError::File { path: path.into(), source })?;
-        Ok(Self::File(Arc::new(file), path.into()))
-    }
-
     /// Bytes.
     ///
     /// # Errors

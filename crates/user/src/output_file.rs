@@ -41,9 +41,25 @@ impl From<Errno> for Refused {
 /// Makes a file, or empties the one that is there.
 ///
 /// # Errors
+/// As [`open`].
+pub fn create(path: &Path) -> Result<File, Failure> {
+    let file = open(path)?;
+    let empty = || {
+        if FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::RegularFile {
+            ftruncate(&file, 0)?;
+        }
+        Ok(())
+    };
+    empty().map_err(|errno: Errno| Failure::output(path.display(), io::Error::from(errno)))?;
+    Ok(file)
+}
+
+/// Opens a file to be written. Makes it if there is none; otherwise its content stays.
+///
+/// # Errors
 /// [`Failure::output`] with the system's reason; [`Code::Rights`]: the path leads through a link of
 /// another user, or to another user's file in a directory of all.
-pub fn create(path: &Path) -> Result<File, Failure> {
+pub fn open(path: &Path) -> Result<File, Failure> {
     match Walk::new(path).and_then(Walk::finish) {
         Ok(file) => Ok(file),
         Err(Refused::System(errno)) => Err(Failure::output(path.display(), io::Error::from(errno))),
@@ -145,7 +161,7 @@ impl Walk {
         self.prepend(Path::new(&OsString::from_vec(content.into_bytes())))
     }
 
-    /// Opens what is there, and empties it.
+    /// Opens what is there.
     fn open(&self, name: &OsString, how: OFlags) -> Result<File, Refused> {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY | how;
         let file = openat(&self.directory, name, flags, Mode::empty())?;
@@ -158,7 +174,6 @@ impl Walk {
             let what = format!("it is a file of user {} in a directory of all", stat.st_uid);
             return Err(Refused::Foreign(what));
         }
-        ftruncate(&file, 0)?;
         Ok(file.into())
     }
 }
@@ -209,8 +224,9 @@ mod tests {
         symlink("folder/../file", &link).unwrap();
         for path in [&file, &link, &inner] {
             create(path).unwrap().write_all(b"much").unwrap();
-            create(path).unwrap().write_all(b"new").unwrap();
-            assert_eq!(text(path), "new");
+            create(path).unwrap().write_all(b"newer").unwrap();
+            open(path).unwrap().write_all(b"new").unwrap();
+            assert_eq!(text(path), "newer");
         }
         assert!(link.is_symlink());
         let made = |name: &str| create(&folder.path().join(name)).map(drop);

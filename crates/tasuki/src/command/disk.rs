@@ -19,6 +19,7 @@ use user::{DiskAccess, DiskPlace, Encryption, on_instance};
 use super::{print, print_json, table};
 use crate::cli::{DiskArgs, DiskCommand, DiskCopyArgs, DiskLsArgs};
 use crate::exit::{Code, Failure};
+use crate::output_file;
 
 /// Carries out the command.
 ///
@@ -185,7 +186,10 @@ impl PlaceOfDisk {
     ) -> Result<CopyEnd, Failure> {
         let end = match self {
             Self::File(path) if source => CopyEnd::source(path),
-            Self::File(path) => CopyEnd::destination(path),
+            Self::File(path) => {
+                let file = output_file::open(path)?;
+                return Ok(CopyEnd::File(Arc::new(file), path.clone()));
+            }
             Self::Unit(place) => {
                 return encryption.open(access, place.open().await?).await.map(CopyEnd::Unit);
             }
