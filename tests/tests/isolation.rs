@@ -1,7 +1,7 @@
 //! What programs might do around their instance: system calls by which the kernel would use the
 //! host's network for them, netlink, and network namespaces of their own.
 
-use tasuki_tests::{HOST, Mode, Running, STACK, World, program, skip};
+use tasuki_tests::{HOST, Mode, Running, STACK, World, installed, program, skip};
 
 const NET: &str = "alone";
 
@@ -164,22 +164,51 @@ fn tools_that_leave_work() {
     assert!(said.stdout.starts_with(expected), "{said}");
     let back = "connected\nConnection refused\n";
     assert!(said.stdout.contains(back), "who stays has the instance: {said}");
+    namespaces_without_networks(&world);
     drop(echo);
     end(&world);
 }
 
-/// Descriptors that the caller has left open: a socket of the host, a Unix socket, a pipe.
+/// Tools that take the network away, of root and of a plain user.
+fn namespaces_without_networks(world: &World) {
+    let script = format!("(exec 3<>/dev/tcp/{HOST}/8000) 2>&1; ip -br link");
+    let user = ["setpriv", "--reuid", "47110", "--regid", "47110", "--clear-groups"];
+    let bwrap = ["bwrap", "--dev-bind", "/", "/", "--unshare-net", "--"];
+    for tool in [&["unshare", "-rn"][..], &bwrap] {
+        if !installed(tool[0]) {
+            skip("bwrap is not installed");
+            continue;
+        }
+        for user in [&[][..], &user] {
+            let words = [user, tool, &["bash", "-c", &script]].concat();
+            let said = Running::start(world.on_net(NET, &words)).finish().success();
+            assert!(said.stdout.contains("Network is unreachable"), "{words:?}: {said}");
+            let links = said.stdout.lines().filter(|line| !line.contains("unreachable"));
+            let links: Vec<_> = links.filter_map(|line| line.split_whitespace().next()).collect();
+            assert_eq!(links, ["lo"], "{words:?}: {said}");
+        }
+    }
+}
+
+/// Descriptors that the caller has left open: a socket of the host, a Unix socket, a pipe, an
+/// io_uring (or a socket, where the system has none), a packet socket, a device of the host.
 const LEFT_OPEN: &str = r#"
-import os, socket, subprocess, sys
+import ctypes, fcntl, os, socket, struct, subprocess, sys
 host = socket.socket()
 host.bind(('127.0.0.1', 0))
 local, other = socket.socketpair()
 reader, writer = os.pipe()
-for number, fd in enumerate((host.fileno(), local.fileno(), reader)):
+ring = ctypes.CDLL(None).syscall(425, 2, ctypes.create_string_buffer(120))
+if ring < 0: ring = os.dup(host.fileno())
+packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+device = os.open('/dev/net/tun', os.O_RDWR)
+fcntl.ioctl(device, 0x400454ca, struct.pack('16sH22x', b'tap%d', 0x1002))
+all = (host.fileno(), local.fileno(), reader, ring, packets.fileno(), device)
+for number, fd in enumerate(all):
     os.dup2(fd, 50 + number, inheritable=True)
 show = '''
 import os
-for fd in range(50, 53):
+for fd in range(50, 56):
     try: print(os.readlink(f'/proc/self/fd/{fd}').split(':')[0], end=' ')
     except OSError: print('closed', end=' ')
 '''
@@ -208,19 +237,22 @@ fn descriptors_that_lead_around_are_closed() {
         world.run(&words.chain(python).collect::<Vec<_>>())
     };
     let said = run(&[]).success();
-    assert_eq!(said.stdout, "closed socket pipe ", "{said}");
+    assert_eq!(said.stdout, "closed socket pipe closed closed closed ", "{said}");
     let said = run(&["OPTIONS=--keep-fd 50,77"]).code(2);
     assert!(said.stderr.contains("--keep-fd names descriptor 77"), "{said}");
     let said = run(&["OPTIONS=--keep-fd 50"]).success();
-    assert_eq!(said.stdout, "socket socket pipe ", "{said}");
+    assert_eq!(said.stdout, "socket socket pipe closed closed closed ", "{said}");
     let said = run(&["ACTIVATED=1"]).success();
-    assert_eq!(said.stdout, "socket socket pipe ", "systemd passes them on: {said}");
+    assert_eq!(
+        said.stdout, "socket socket pipe closed closed closed ",
+        "systemd passes them on: {said}"
+    );
     let said = run(&["OPTIONS=--no-host-sockets"]).success();
-    assert_eq!(said.stdout, "closed closed pipe ", "{said}");
+    assert_eq!(said.stdout, "closed closed pipe closed closed closed ", "{said}");
     let said = run(&["STREAM=1"]).code(2);
     assert!(said.stderr.contains("name it with --keep-fd 0"), "{said}");
     let said = run(&["STREAM=1", "OPTIONS=--keep-fd 0"]).success();
-    assert_eq!(said.stdout, "closed socket pipe ", "{said}");
+    assert_eq!(said.stdout, "closed socket pipe closed closed closed ", "{said}");
     end(&world);
 }
 

@@ -1,9 +1,9 @@
 //! Descriptors that the caller of `tasuki run` has left open.
 //!
-//! A socket of the host's network, or an io_uring, would lead the program around its instance. So
-//! they are closed before anything is started. Pipes, files and Unix sockets stay, and what the
-//! user names or systemd passes on (sd_listen_fds(3)). A standard stream is not closed behind the
-//! user's back: if it is such a socket, and not named, the program does not start.
+//! A socket of the host's network, a device of it or an io_uring would lead the program around its
+//! instance. So they are closed before anything is started. Pipes, files and Unix sockets stay, and
+//! what the user names or systemd passes on (sd_listen_fds(3)). A standard stream is not closed
+//! behind the user's back: if it is such a socket, and not named, the program does not start.
 
 #![allow(unsafe_code)]
 
@@ -15,8 +15,9 @@ use rustix::process::{Resource, getpid, getrlimit};
 
 /// Where the kernel says what a descriptor is.
 const LINKS: &str = "/proc/self/fd";
-/// What it says of an io_uring.
-const RING: &str = "anon_inode:[io_uring]";
+/// What it says of an io_uring, and of devices that carry frames of the host's network: TUN,
+/// macvtap, and the ends of virtual machines.
+const WAYS: [&str; 4] = ["anon_inode:[io_uring]", "/dev/net/", "/dev/tap", "/dev/vhost-"];
 /// Most descriptors that are looked at without /proc.
 const MOST: u64 = 1 << 20;
 
@@ -29,9 +30,9 @@ pub enum UnfitDescriptor {
     Stream(RawFd),
 }
 
-/// Closes this process's sockets of the host's network, and its io_urings, but those that are
-/// `named` or that systemd passes on. With `unix` also Unix sockets, but for standard streams. Call
-/// it first of all: no value may own a descriptor yet.
+/// Closes this process's sockets and devices of the host's network, and its io_urings, but those
+/// that are `named` or that systemd passes on. With `unix` also Unix sockets, but for standard
+/// streams. Call it first of all: no value may own a descriptor yet.
 ///
 /// # Errors
 /// Which descriptor keeps the program from its start.
@@ -84,7 +85,7 @@ fn open_descriptors() -> Vec<RawFd> {
     all.into_iter().filter(is_open).collect()
 }
 
-/// Is it a socket of the host's network, a Unix socket where these count, or an io_uring?
+/// Is it a socket of the host's network, a Unix socket where these count, a device or an io_uring?
 fn leads_around(fd: BorrowedFd<'_>, unix: bool) -> bool {
     use std::os::fd::AsRawFd as _;
     match sockopt::socket_domain(fd) {
@@ -92,7 +93,8 @@ fn leads_around(fd: BorrowedFd<'_>, unix: bool) -> bool {
         Ok(family) => family.as_raw() != libc::AF_ALG as u16,
         Err(_) => {
             let link = fs::read_link(format!("{LINKS}/{}", fd.as_raw_fd()));
-            link.is_ok_and(|link| link.as_os_str() == RING)
+            let link = link.unwrap_or_default().into_os_string();
+            WAYS.iter().any(|way| link.as_encoded_bytes().starts_with(way.as_bytes()))
         }
     }
 }
