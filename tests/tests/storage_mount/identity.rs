@@ -1,7 +1,7 @@
 //! Which unit is which: another volume under the same target name and number gets no write.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -100,6 +100,34 @@ fn a_copy_of_the_image_gets_no_write() {
     assert!(file.write_all_at(b"second", 0).is_err());
     assert_eq!(std::fs::read(&two.path).unwrap()[..6], *b"first\0");
     end_refused(&world, file, &mount);
+}
+
+/// A LUKS volume with the same header and keys, in another image.
+#[test]
+fn a_copy_of_an_encrypted_image_gets_no_write() {
+    for way in [Swap::WhileServed, Swap::Restart, Swap::Rename] {
+        let Some(world) = DiskWorld::new(&[]) else { return };
+        let key = world.path("key");
+        std::fs::write(&key, "correct horse").unwrap();
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let (one, two) = (world.image("one.img"), world.image("two.img"));
+        world.target_up(&[&one.lun]);
+        let luks = ["--luks", "--key-file", "key"];
+        let quick = ["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"];
+        let unit = world.unit(0);
+        let _ = world.disk(&[&["format", &*unit], &luks[..], &quick].concat()).success();
+        std::fs::copy(&one.path, &two.path).unwrap();
+        let before = std::fs::read(&two.path).unwrap();
+        let mount = world.mount(0, &luks);
+        let file = mount.open();
+        file.write_all_at(b"first", 0).unwrap();
+        file.sync_data().unwrap();
+        swap(&world, way, &one, &two);
+        assert!(file.write_all_at(b"second", 4096).is_err(), "{way:?}");
+        let other = if matches!(way, Swap::Rename) { &one.path } else { &two.path };
+        assert!(std::fs::read(other).unwrap() == before, "{way:?}: the copy is written to");
+        end_refused(&world, file, &mount);
+    }
 }
 
 /// What was sent to the first image, and is still on its way, does not reach the second one.

@@ -335,19 +335,30 @@ fn nbdkit_ends_while_its_target_is_away() {
     world.end();
 }
 
-/// A unit that has become smaller is another one: nothing is written to it.
+/// A unit that has become smaller is another one, and so is another image of the same size: nothing
+/// is written to it.
 #[test]
 fn another_unit_is_not_written_to() {
     let Some(world) = NbdWorld::new("iscsi", &[]) else { return };
-    world.target_up(&["memory:8M"]);
-    let served = world.serve(0, &[]);
-    let _ = served.script(&["h.pwrite(b'1' * 512, 0)"]).success();
-    world.signal_target(Signal::KILL);
-    world.target_up(&["memory:4M"]);
-    let said = served.script(&["h.pwrite(b'2' * 512, 0)"]);
-    assert!(!said.status.success(), "{said}");
-    let said = served.end();
-    assert!(said.stderr.contains("the unit is not the one it was"), "{said}");
+    let (one, two) = (world.image("one.img"), world.image("two.img"));
+    for (before, after, sentence) in [
+        ("memory:8M", "memory:4M", "the unit is not the one it was"),
+        ("memory:8M", "memory:8M", "the unit is another one"),
+        (&*one.lun, &*two.lun, "the unit is another one"),
+    ] {
+        world.target_up(&[before]);
+        let served = world.serve(0, &[]);
+        let _ = served.script(&["h.pwrite(b'1' * 512, 0)"]).success();
+        world.signal_target(Signal::KILL);
+        world.target_up(&[after]);
+        let said = served.script(&["h.pwrite(b'2' * 512, 0)"]);
+        assert!(!said.status.success(), "{said}");
+        let said = served.end();
+        assert!(said.stderr.contains(sentence), "{before} {after}: {said}");
+        world.signal_target(Signal::KILL);
+    }
+    world.target_up(&["memory:1M"]);
+    assert!(std::fs::read(&two.path).unwrap().iter().all(|byte| *byte == 0));
     world.end();
 }
 
