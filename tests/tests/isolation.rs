@@ -1,7 +1,7 @@
 //! What programs might do around their instance: system calls by which the kernel would use the
 //! host's network for them, netlink, and network namespaces of their own.
 
-use tasuki_tests::{HOST, Mode, Running, STACK, World, installed, program, skip};
+use tasuki_tests::{HOST, Mode, Running, STACK, World, installed, program, skip, tasuki_binary};
 
 const NET: &str = "alone";
 
@@ -72,6 +72,8 @@ fn calls_that_would_use_the_hosts_network() {
     end(&world);
 }
 
+const NAMES_OURS: &str = "`tasuki ss` shows those of the instance";
+
 #[test]
 fn netlink_shows_nothing_of_the_host_and_changes_nothing() {
     let Some(world) = world("around.c", "around", &[]) else { return };
@@ -80,7 +82,7 @@ fn netlink_shows_nothing_of_the_host_and_changes_nothing() {
     let on_net = |words: &[&str]| Running::start(world.on_net(NET, words)).finish();
     let said = on_net(&["ss", "-tlnH"]).success();
     assert_eq!(said.stdout, "", "{said}");
-    assert!(said.stderr.contains("`tasuki ss` shows those of the instance"), "{said}");
+    assert!(said.stderr.contains(NAMES_OURS), "{said}");
     let said = on_net(&["nft", "add", "table", "inet", "around"]);
     assert!(!said.status.success(), "{said}");
     let tables = world.run(&["nft", "list", "tables"]).success();
@@ -95,6 +97,21 @@ fn netlink_shows_nothing_of_the_host_and_changes_nothing() {
     assert!(!routes.stdout.contains("198.51.100"), "{routes}");
     drop(host);
     end(&world);
+}
+
+/// The relay may have no namespace, so that the program gets no list.
+#[test]
+fn what_cannot_list_sockets_names_the_command_that_does() {
+    let Some(world) = World::new() else { return };
+    let tasuki = tasuki_binary();
+    let tasuki = tasuki.to_str().expect("a plain path");
+    let script = "echo 0 > /proc/sys/user/max_net_namespaces && exec \"$@\"";
+    let words = ["unshare", "--user", "--map-root-user", "--net", "--mount", "sh", "-c", script];
+    let run = [tasuki, "run", "--nic", "tap:alone0", "--address", "192.0.2.2/24", "--"];
+    let said = world.run(&[&words[..], &["sh"], &run, &["ss", "-tlnH"]].concat());
+    assert_eq!(said.stdout, "", "{said}");
+    assert!(said.stderr.contains(NAMES_OURS), "{said}");
+    world.assert_nothing_left();
 }
 
 /// What a program reaches that leaves and comes back.

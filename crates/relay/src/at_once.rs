@@ -12,6 +12,19 @@ const NO_FILTERS: &str = "a program asks for nftables or IPsec of the kernel, wh
                           does not use: `tasuki xfrm` protects its packets";
 static FILTERS_TOLD: AtomicBool = AtomicBool::new(false);
 
+/// Said once.
+const SOCKETS_SHOWN: &str = "a program lists the kernel's sockets: `tasuki ss` shows those of the \
+                             instance";
+static SOCKETS_TOLD: AtomicBool = AtomicBool::new(false);
+
+/// Names the command that lists the instance's sockets, to a program that asks for the kernel's.
+pub(crate) fn tell_of_lists(call: &Notification) {
+    let lists = netlink_protocol(call) == Some(libc::NETLINK_SOCK_DIAG);
+    if lists && !SOCKETS_TOLD.swap(true, Ordering::Relaxed) {
+        tracing::warn!("{SOCKETS_SHOWN}");
+    }
+}
+
 /// Does it ask for rules about packets? Those of our namespace would filter nothing.
 fn filters_packets(call: &Notification) -> bool {
     matches!(netlink_protocol(call), Some(libc::NETLINK_NETFILTER | libc::NETLINK_XFRM))

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -17,10 +16,6 @@ use crate::{at_once, datagrams, incoming, introduction, kernel};
 /// Said once.
 const RAW_REFUSED: &str = "a program asks for a raw socket, which this instance does not allow: \
                            start it with --raw-sockets, or raw_sockets = true";
-/// Said once.
-const SOCKETS_SHOWN: &str = "a program lists the kernel's sockets: `tasuki ss` shows those of the \
-                             instance";
-static SOCKETS_TOLD: AtomicBool = AtomicBool::new(false);
 /// The last kind of socket that Linux has.
 const SOCK_PACKET: libc::c_int = 10;
 /// After these pauses a call that was let through is looked for in the kernel's lists.
@@ -104,10 +99,7 @@ fn socket(relay: &Relay, calls: &NotificationSocket, call: &Notification) {
 fn netlink(calls: &NotificationSocket, call: &Notification) {
     let [family, kind, protocol, ..] = call.arguments;
     let close_on_exec = kind & u64::from(libc::SOCK_CLOEXEC.cast_unsigned()) != 0;
-    let lists = netlink_protocol(call) == Some(libc::NETLINK_SOCK_DIAG);
-    if lists && !SOCKETS_TOLD.swap(true, Ordering::Relaxed) {
-        tracing::warn!("{SOCKETS_SHOWN}");
-    }
+    at_once::tell_of_lists(call);
     match kernel::socket(family, kind, protocol) {
         Ok(socket) => calls.answer_with(call, socket, close_on_exec),
         Err(error) => calls.answer(call, Err(errno(&error))),

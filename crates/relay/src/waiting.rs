@@ -99,6 +99,7 @@ impl WaitingPrograms<'_> {
         let (mut said, mut next) = (false, Some(first));
         while let Some(call) = next {
             self.calls.answer(&call, Err(Errno::NETDOWN));
+            at_once::tell_of_lists(&call);
             // Programs that look at interfaces make no network.
             if netlink_protocol(&call).is_none() && !said {
                 tracing::warn!("a program makes sockets without libc, and has no network: {why}");
