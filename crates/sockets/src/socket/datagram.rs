@@ -38,14 +38,14 @@ impl SendHalf {
         datagram: &Addressed<'_>,
         wait: Wait,
     ) -> Result<usize, Errno> {
-        let &Addressed { len, more, to, ancillary } = datagram;
         // As Linux: one that is too long for any packet of IPv6 is refused by the stack, which
         // notes it in the error queue. Its first bytes are enough for that.
-        let six = core.family == Family::V6 && to.is_none_or(|to| is_v6(to.ip()));
-        let len = if six { len.min(usize::from(u16::MAX)) } else { len };
-        let datagram = Addressed { len, more, to, ancillary };
-        let push = |queue: &mut SendQueue| push_datagram(core, queue, from, &datagram);
-        self.send_addressed(core, &datagram, wait, || self.may_go_on(core), push)
+        let most = usize::from(u16::MAX);
+        let too_long = datagram.len > most && goes_by_v6(core, datagram.to);
+        let shortened = too_long.then_some(Addressed { len: most, ..*datagram });
+        let datagram = shortened.as_ref().unwrap_or(datagram);
+        let push = |queue: &mut SendQueue| push_datagram(core, queue, from, datagram);
+        self.send_addressed(core, datagram, wait, || self.may_go_on(core), push)
     }
 
     /// Sends a datagram that `push` publishes when there is room; `is_ready` as in
@@ -74,7 +74,7 @@ impl SendHalf {
         };
         let sent = core.wait_until(wait, attempt, is_ready)?;
         // As Linux: the stack refuses what no packet holds, and notes it in the error queue.
-        let fits = len <= most_payload(core, to);
+        let fits = len <= MOST_V4 || len <= MOST_V6 && goes_by_v6(core, to);
         let known = fits && lock(&self.destinations).knows(to, len, ancillary);
         self.open.store(more || self.corked.load(Ordering::Relaxed), Ordering::Relaxed);
         if !known || continues {
@@ -122,10 +122,9 @@ fn may_send_datagram(
     Ok(())
 }
 
-/// Most payload of one datagram to there.
-fn most_payload(core: &SocketCore, to: Option<SocketAddr>) -> usize {
-    let six = to.is_none_or(|to| is_v6(to.ip()));
-    if core.family == Family::V6 && six { MOST_V6 } else { MOST_V4 }
+/// Does a datagram to there, or to the peer, go in packets of IPv6?
+fn goes_by_v6(core: &SocketCore, to: Option<SocketAddr>) -> bool {
+    core.family == Family::V6 && to.is_none_or(|to| is_v6(to.ip()))
 }
 
 fn push_datagram(

@@ -29,15 +29,15 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         len: usize,
         params: &SendOptions,
     ) -> Result<DatagramParameters, Error> {
+        let most = self.config.udp_queue;
         let socket = self.open_socket(handle)?;
         let (options, local) = (socket.options, socket.source());
         let Some(datagram) = socket.datagram() else { return Err(Error::Invalid) };
         let (connected, corked) = (datagram.peer.is_some(), params.more || options.cork);
         // Bytes added to a corked datagram go where its first part goes, and as that one says.
-        let open = datagram.send.open().map(|outgoing| (outgoing.message, outgoing.len()));
-        let (message, so_far) = match open {
-            Some(open) => open,
-            None => (self.parameters(cx, handle, params)?, 0),
+        let (message, so_far) = match datagram.send.open() {
+            Some(outgoing) => (outgoing.message, outgoing.len()),
+            None => (parameters(cx, socket, most, params)?, 0),
         };
         let to = message.to;
         let path = datagram_path(cx, now, (&message, local), &options)?;
@@ -57,46 +57,6 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         fits?;
         self.bind_to_any(cx, handle)?;
         Ok(message)
-    }
-
-    /// The parameters of a new datagram.
-    fn parameters(
-        &mut self,
-        cx: &Context,
-        handle: Handle,
-        params: &SendOptions,
-    ) -> Result<DatagramParameters, Error> {
-        let most = self.config.udp_queue;
-        let socket = self.open_socket(handle)?;
-        let (family, options, local) = (socket.family, socket.options, socket.local);
-        let names_address = socket.binding.names_address();
-        let Some(datagram) = socket.datagram() else { return Err(Error::Invalid) };
-        let kind = datagram.kind;
-        let to = match params.to {
-            Some(to) => ip::to_self(admit(family, &options, to)?),
-            None => datagram.peer.ok_or(Error::DestinationRequired)?,
-        };
-        if datagram.send.len() >= most {
-            return Err(Error::NoBuffers);
-        }
-        let nowhere = params.to.is_some() && to.port() == 0 && kind != SocketKind::Echo;
-        if nowhere || params.ttl == Some(0) {
-            return Err(Error::Invalid);
-        }
-        check_families(local, names_address, &to)?;
-        let source = params.source.filter(|source| !source.is_unspecified());
-        if source.is_some_and(|source| {
-            source.is_ipv4() != to.is_ipv4() || !cx.link.interfaces().is_ours(source)
-        }) {
-            return Err(Error::AddrNotAvailable);
-        }
-        let segment = if params.segment == 0 { options.udp_segment } else { params.segment };
-        // As Linux, which has this for UDP alone.
-        if segment != 0 && kind != SocketKind::Datagram {
-            return Err(Error::Invalid);
-        }
-        let SendOptions { interface, ttl, tos, .. } = *params;
-        Ok(DatagramParameters { to, source, interface, ttl, tos, segment })
     }
 
     /// Ends the datagram of which more was to come: the socket is not corked any more. As on Linux
@@ -127,6 +87,44 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
             self.datagram_done(cx, handle, number, None);
         }
     }
+}
+
+/// The parameters of a new datagram. `most`: the datagrams that a socket's queue may hold.
+#[inline]
+fn parameters<T: TxBytes, R: RxBytes>(
+    cx: &Context,
+    socket: &mut Socket<T, R>,
+    most: usize,
+    params: &SendOptions,
+) -> Result<DatagramParameters, Error> {
+    let Some(datagram) = socket.datagram() else { return Err(Error::Invalid) };
+    let (kind, peer, queued) = (datagram.kind, datagram.peer, datagram.send.len());
+    let options = &socket.options;
+    let to = match params.to {
+        Some(to) => ip::to_self(admit(socket.family, options, to)?),
+        None => peer.ok_or(Error::DestinationRequired)?,
+    };
+    if queued >= most {
+        return Err(Error::NoBuffers);
+    }
+    let nowhere = params.to.is_some() && to.port() == 0 && kind != SocketKind::Echo;
+    if nowhere || params.ttl == Some(0) {
+        return Err(Error::Invalid);
+    }
+    check_families(socket.local, socket.binding.names_address(), &to)?;
+    let source = params.source.filter(|source| !source.is_unspecified());
+    if source.is_some_and(|source| {
+        source.is_ipv4() != to.is_ipv4() || !cx.link.interfaces().is_ours(source)
+    }) {
+        return Err(Error::AddrNotAvailable);
+    }
+    let segment = if params.segment == 0 { options.udp_segment } else { params.segment };
+    // As Linux, which has this for UDP alone.
+    if segment != 0 && kind != SocketKind::Datagram {
+        return Err(Error::Invalid);
+    }
+    let SendOptions { interface, ttl, tos, .. } = *params;
+    Ok(DatagramParameters { to, source, interface, ttl, tos, segment })
 }
 
 /// A socket with an address of IPv4 sends to that family alone, one that was bound to an address of

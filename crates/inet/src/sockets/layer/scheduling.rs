@@ -38,7 +38,14 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     }
 
     /// Sends the RSTs that calls of the owner have caused, as far as there is room.
+    #[inline]
     pub(crate) fn send_resets(&mut self, cx: &mut Context, now: Instant, out: &mut dyn Egress<T>) {
+        if self.tcp.resets_len() > 0 {
+            self.send_queued_resets(cx, now, out);
+        }
+    }
+
+    fn send_queued_resets(&mut self, cx: &mut Context, now: Instant, out: &mut dyn Egress<T>) {
         let mut blocked = 0;
         for _ in 0..self.tcp.resets_len() {
             let Some((ends, reset)) = self.tcp.poll_reset() else { return };
