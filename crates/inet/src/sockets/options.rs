@@ -214,13 +214,18 @@ pub enum OptionName {
     RecvErrors6,
 }
 
-/// The options of one socket; a connection inherits its listener's.
+/// The options of one socket; a connection inherits its listener's. Each socket has them, and each
+/// datagram's sending copies them, so times are kept as short numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SocketOptions {
     pub(crate) nodelay: bool,
     pub(crate) cork: bool,
     pub(crate) keep_alive: bool,
-    pub(crate) keep_alive_times: KeepAlive,
+    /// Milliseconds.
+    keep_idle: u32,
+    /// Milliseconds.
+    keep_interval: u32,
+    keep_count: u8,
     /// Bytes; see [`SocketOptions::recv_buffer`].
     recv_buffer: u32,
     /// The receive buffer's size was set, and does not grow.
@@ -228,14 +233,15 @@ pub(crate) struct SocketOptions {
     pub(crate) send_buffer: u32,
     pub(crate) reuse_addr: bool,
     pub(crate) broadcast: bool,
-    pub(crate) linger: Option<Duration>,
+    /// Seconds.
+    linger: Option<u32>,
     pub(crate) ttl: u8,
     pub(crate) tos: u8,
     pub(crate) unicast_hops: Option<u8>,
     pub(crate) traffic_class: u8,
     pub(crate) v6_only: bool,
     pub(crate) max_seg: u16,
-    /// Milliseconds; 0: not set. Each socket has these options, so they are kept short.
+    /// Milliseconds; 0: not set.
     pub(crate) user_timeout: u32,
     pub(crate) reuse_port: bool,
     pub(crate) quick_ack: bool,
@@ -249,7 +255,8 @@ pub(crate) struct SocketOptions {
     pub(crate) fast_open: Option<u32>,
     pub(crate) fast_open_connect: bool,
     pub(crate) fast_open_no_cookie: bool,
-    pub(crate) linger2: Duration,
+    /// Milliseconds.
+    linger2: u32,
     pub(crate) congestion: CongestionKind,
     pub(crate) mtu_discover: MtuDiscover,
     pub(crate) udp_segment: u16,
@@ -284,11 +291,14 @@ impl SocketOptions {
     }
 
     pub(crate) fn new(config: &Config, recv_buffer: usize) -> Self {
+        let keep_alive = config.tcp.keep_alive.unwrap_or_default();
         Self {
             nodelay: config.tcp.nodelay,
             cork: config.tcp.cork,
             keep_alive: config.tcp.keep_alive.is_some(),
-            keep_alive_times: config.tcp.keep_alive.unwrap_or_default(),
+            keep_idle: millis(keep_alive.idle),
+            keep_interval: millis(keep_alive.interval),
+            keep_count: keep_alive.probes,
             recv_buffer: narrow(recv_buffer),
             recv_locked: false,
             send_buffer: SEND_BUFFER,
@@ -312,7 +322,7 @@ impl SocketOptions {
             fast_open: None,
             fast_open_connect: false,
             fast_open_no_cookie: false,
-            linger2: config.tcp.fin_timeout,
+            linger2: millis(config.tcp.fin_timeout),
             congestion: config.tcp.congestion_control,
             mtu_discover: MtuDiscover::default(),
             udp_segment: 0,
@@ -352,13 +362,27 @@ impl SocketOptions {
 
     /// How and whether to probe.
     pub(crate) fn probing(&self) -> Option<KeepAlive> {
-        self.keep_alive.then_some(self.keep_alive_times)
+        self.keep_alive.then_some(KeepAlive {
+            idle: from_millis(self.keep_idle),
+            interval: from_millis(self.keep_interval),
+            probes: self.keep_count,
+        })
+    }
+
+    /// SO_LINGER's time, if it is on.
+    pub(crate) fn linger(&self) -> Option<Duration> {
+        self.linger.map(|seconds| Duration::from_secs(seconds.into()))
+    }
+
+    /// How long the connection may stay in FIN-WAIT-2.
+    fn fin_timeout(&self) -> Duration {
+        from_millis(self.linger2)
     }
 
     /// The user timeout, if set.
     pub(crate) fn user_timeout(&self) -> Option<Duration> {
         let set = Some(self.user_timeout).filter(|millis| *millis != 0);
-        set.map(|millis| Duration::from_millis(millis.into()))
+        set.map(from_millis)
     }
 
     /// The settings of a connection over `path`.
@@ -377,7 +401,7 @@ impl SocketOptions {
             keep_alive: self.probing(),
             window_clamp: self.window_clamp,
             syn_retries: self.syn_count.unwrap_or(defaults.syn_retries),
-            fin_timeout: self.linger2,
+            fin_timeout: self.fin_timeout(),
             congestion_control: self.congestion,
             ..**defaults
         };
@@ -409,14 +433,14 @@ impl SocketOptions {
             OptionName::NoDelay => SockOption::NoDelay(self.nodelay),
             OptionName::Cork => SockOption::Cork(self.cork),
             OptionName::KeepAlive => SockOption::KeepAlive(self.keep_alive),
-            OptionName::KeepIdle => SockOption::KeepIdle(self.keep_alive_times.idle),
-            OptionName::KeepInterval => SockOption::KeepInterval(self.keep_alive_times.interval),
-            OptionName::KeepCount => SockOption::KeepCount(self.keep_alive_times.probes),
+            OptionName::KeepIdle => SockOption::KeepIdle(from_millis(self.keep_idle)),
+            OptionName::KeepInterval => SockOption::KeepInterval(from_millis(self.keep_interval)),
+            OptionName::KeepCount => SockOption::KeepCount(self.keep_count),
             OptionName::RecvBuffer => SockOption::RecvBuffer(self.recv_buffer()),
             OptionName::SendBuffer => SockOption::SendBuffer(self.send_buffer as usize),
             OptionName::ReuseAddr => SockOption::ReuseAddr(self.reuse_addr),
             OptionName::Broadcast => SockOption::Broadcast(self.broadcast),
-            OptionName::Linger => SockOption::Linger(self.linger),
+            OptionName::Linger => SockOption::Linger(self.linger()),
             OptionName::Ttl => SockOption::Ttl(self.ttl),
             OptionName::Tos => SockOption::Tos(self.tos),
             OptionName::UnicastHops => SockOption::UnicastHops(self.unicast_hops),
@@ -441,7 +465,7 @@ impl SocketOptions {
                 SockOption::DeferAccept(time_of_timeouts(defaults, self.defer_accept))
             }
             OptionName::FastOpenKeys => SockOption::FastOpenKeys(keys),
-            OptionName::Linger2 => SockOption::Linger2(self.linger2),
+            OptionName::Linger2 => SockOption::Linger2(self.fin_timeout()),
             OptionName::Congestion => SockOption::Congestion(self.congestion),
             OptionName::MtuDiscover => SockOption::MtuDiscover(self.mtu_discover),
             OptionName::UdpSegment => SockOption::UdpSegment(self.udp_segment),
@@ -477,9 +501,9 @@ impl SocketOptions {
             SockOption::NoDelay(on) => self.nodelay = on,
             SockOption::Cork(on) => self.cork = on,
             SockOption::KeepAlive(on) => self.keep_alive = on,
-            SockOption::KeepIdle(time) => self.keep_alive_times.idle = time,
-            SockOption::KeepInterval(time) => self.keep_alive_times.interval = time,
-            SockOption::KeepCount(count) => self.keep_alive_times.probes = count,
+            SockOption::KeepIdle(time) => self.keep_idle = millis(time),
+            SockOption::KeepInterval(time) => self.keep_interval = millis(time),
+            SockOption::KeepCount(count) => self.keep_count = count,
             SockOption::RecvBuffer(bytes) => {
                 (self.recv_buffer, self.recv_locked) = (narrow(bytes), true);
             }
@@ -488,7 +512,7 @@ impl SocketOptions {
             }
             SockOption::ReuseAddr(on) => self.reuse_addr = on,
             SockOption::Broadcast(on) => self.broadcast = on,
-            SockOption::Linger(time) => self.linger = time,
+            SockOption::Linger(time) => self.linger = time.map(whole_seconds),
             SockOption::Ttl(hops) => self.ttl = hops,
             SockOption::Tos(tos) => self.tos = tos,
             SockOption::UnicastHops(hops) => self.unicast_hops = hops,
@@ -512,7 +536,7 @@ impl SocketOptions {
             }
             // The stack stores them, because few sockets have them.
             SockOption::FastOpenKeys(_) => {}
-            SockOption::Linger2(time) => self.linger2 = time,
+            SockOption::Linger2(time) => self.linger2 = millis(time),
             SockOption::Congestion(kind) => self.congestion = kind,
             SockOption::MtuDiscover(how) => self.mtu_discover = how,
             SockOption::UdpSegment(bytes) => self.udp_segment = bytes,
@@ -541,6 +565,16 @@ fn is_off(time: Duration) -> bool {
 fn millis(time: Duration) -> u32 {
     let least = u128::from(!time.is_zero());
     u32::try_from(time.as_millis().max(least)).unwrap_or(u32::MAX)
+}
+
+fn from_millis(millis: u32) -> Duration {
+    Duration::from_millis(millis.into())
+}
+
+/// A time in seconds. One that is begun counts as a whole, because 0 closes at once.
+fn whole_seconds(time: Duration) -> u32 {
+    let begun = u64::from(time.subsec_nanos() > 0);
+    u32::try_from(time.as_secs() + begun).unwrap_or(u32::MAX)
 }
 
 /// RFC 3828 3.1: the header is always covered.

@@ -22,7 +22,7 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
         handle: Handle,
     ) -> Result<(), Error> {
         let socket = self.open_socket(handle)?;
-        let at_once = socket.options.linger == Some(Duration::ZERO);
+        let at_once = socket.options.linger() == Some(Duration::ZERO);
         if socket.connection().is_some_and(|stream| at_once || stream.connection.resets_on_close())
         {
             return self.abort_after_output(cx, now, handle);

@@ -31,16 +31,16 @@ impl<T: TxBytes, R: RxBytes> SocketLayer<T, R> {
     ) -> Result<DatagramParameters, Error> {
         let most = self.config.udp_queue;
         let socket = self.open_socket(handle)?;
-        let (options, local) = (socket.options, socket.source());
+        let (local, corked) = (socket.source(), params.more || socket.options.cork);
         let Some(datagram) = socket.datagram() else { return Err(Error::Invalid) };
-        let (connected, corked) = (datagram.peer.is_some(), params.more || options.cork);
+        let connected = datagram.peer.is_some();
         // Bytes added to a corked datagram go where its first part goes, and as that one says.
         let (message, so_far) = match datagram.send.open() {
             Some(outgoing) => (outgoing.message, outgoing.len()),
             None => (parameters(cx, socket, most, params)?, 0),
         };
-        let to = message.to;
-        let path = datagram_path(cx, now, (&message, local), &options)?;
+        let (to, options) = (message.to, &socket.options);
+        let path = datagram_path(cx, now, (&message, local), options)?;
         if path.is_for_many(to.ip()) && !to.ip().is_multicast() && !options.broadcast {
             return Err(Error::Denied);
         }
