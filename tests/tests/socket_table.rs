@@ -15,10 +15,9 @@ use std::process::Command;
 
 use tasuki_tests::{Mode, PATIENCE, Running, World, program};
 
-/// A line of the list: so many rows that match the pattern differ. `None`, in the list `~`: it
-/// depends on how long something takes.
+/// A line of the list: so many rows that match the pattern differ.
 struct Expected {
-    count: Option<usize>,
+    count: usize,
     /// `*` stands for anything.
     pattern: String,
 }
@@ -49,11 +48,6 @@ impl Differences {
         (counts, unlisted)
     }
 
-    fn agrees(&self, counts: &[usize]) -> bool {
-        let mut both = self.expected.iter().zip(counts);
-        both.all(|(expected, count)| expected.count.is_none_or(|expected| expected == *count))
-    }
-
     /// The list with these counts instead; lines that match nothing are left out.
     fn with_counts(&self, counts: &[usize]) -> String {
         let mut counts = counts.iter();
@@ -61,10 +55,6 @@ impl Differences {
         for line in self.text.lines() {
             match expectation(line) {
                 None => writeln!(new, "{line}").expect("a string takes all"),
-                Some(Expected { count: None, .. }) => {
-                    counts.next();
-                    writeln!(new, "{line}").expect("a string takes all");
-                }
                 Some(Expected { pattern, .. }) => match counts.next() {
                     Some(0) | None => {}
                     Some(count) => {
@@ -80,8 +70,7 @@ impl Differences {
 /// `COUNT PATTERN`; all other lines are headings, reasons and space.
 fn expectation(line: &str) -> Option<Expected> {
     let (count, pattern) = line.trim_start().split_once(' ')?;
-    let count = if count == "~" { None } else { Some(count.parse().ok()?) };
-    Some(Expected { count, pattern: pattern.to_owned() })
+    Some(Expected { count: count.parse().ok()?, pattern: pattern.to_owned() })
 }
 
 fn matches(pattern: &str, name: &str) -> bool {
@@ -162,22 +151,13 @@ fn compare(way: &Way) {
     let executable = build(&world);
     let path = program(&format!("socket_table/differences-{}.txt", way.name));
     let listed = Differences::read(&path);
-    let mut seen = differences(&world, &executable, way);
-    let (mut counts, mut unlisted) = listed.judge(&seen);
-    for _ in 0..2 {
-        if unlisted.is_empty() && listed.agrees(&counts) {
-            break;
-        }
-        // Sockets answer each other at their own pace: what differs must differ each time.
-        let again = differences(&world, &executable, way);
-        seen.retain(|name, _| again.contains_key(name));
-        (counts, unlisted) = listed.judge(&seen);
-    }
+    let seen = differences(&world, &executable, way);
+    let (counts, unlisted) = listed.judge(&seen);
     if std::env::var("TASUKI_SOCKET_TABLE").is_ok_and(|value| value == "update") {
         std::fs::write(Path::new(&path), listed.with_counts(&counts)).expect("it can be written");
     } else {
         for (expected, count) in listed.expected.iter().zip(&counts) {
-            let Expected { count: Some(was), pattern } = expected else { continue };
+            let Expected { count: was, pattern } = expected;
             let rows: String = seen
                 .iter()
                 .filter(|(name, _)| was != count && matches(pattern, name))

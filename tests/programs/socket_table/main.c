@@ -81,13 +81,12 @@ int events_of(int fd)
 
 void wait_for(int fd, short events)
 {
-	for (int i = 0; i < 5000; i++) {
+	for (int i = 0; i < 20000; i++) {
 		struct pollfd one = { fd, events, 0 };
-		CHECK(poll(&one, 1, 1) >= 0);
-		if ((one.revents & events) == events)
+		if (poll(&one, 1, 1) > 0 && (one.revents & events) == events)
 			return;
 		if (one.revents)
-			usleep(100);
+			usleep(1000);
 	}
 	say_events(" waited for", events);
 	say_events("is", events_of(fd));
@@ -97,12 +96,27 @@ void wait_for(int fd, short events)
 
 int comes(int fd, short events)
 {
-	struct pollfd one = { fd, events, 0 };
-	int count;
-	do
-		count = poll(&one, 1, 1000);
-	while (count < 0 && errno == EINTR);
-	return count > 0 && one.revents & events;
+	/* POLLERR and POLLHUP, which are told unasked, may come one after the other. */
+	for (int i = 0; i < 20000; i++) {
+		struct pollfd one = { fd, events, 0 };
+		int count = poll(&one, 1, 10000);
+		if (count == 0 || (count > 0 && one.revents & events))
+			return count > 0;
+		usleep(500);
+	}
+	return 0;
+}
+
+/* Has a call sent no datagram, not even an empty one? Another one tells, which comes behind it. */
+static int sent_none(const struct scene *scene)
+{
+	static const char mark[] = "mark";
+	char got[80];
+	const struct sockaddr *to = scene->to.ss_family ? (const void *)&scene->to : NULL;
+	if (sendto(scene->socket, mark, sizeof mark, 0, to, to ? length_of(scene) : 0) < 0)
+		return 1;
+	CHECK(comes(scene->peer, POLLIN));
+	return recv(scene->peer, got, sizeof got, MSG_PEEK) == sizeof mark && memcmp(got, mark, sizeof mark) == 0;
 }
 
 void say_received(struct scene *scene, long sent)
@@ -110,10 +124,11 @@ void say_received(struct scene *scene, long sent)
 	char bytes[80];
 	if (sent < 0 || scene->peer < 0 || (sent == 0 && scene->type == SOCK_STREAM))
 		return;
-	/* An empty datagram, or none at all. */
 	struct pollfd soon = { scene->peer, POLLIN, 0 };
-	if (sent == 0 ? poll(&soon, 1, 10) <= 0 :
-	    scene->type == SOCK_DGRAM ? poll(&soon, 1, 200) <= 0 : !comes(scene->peer, POLLIN)) {
+	int none = scene->type == SOCK_STREAM    ? !comes(scene->peer, POLLIN) :
+		   sent && poll(&soon, 1, 200) > 0 ? 0 :
+						     sent_none(scene);
+	if (none) {
 		say(" peer: nothing");
 		return;
 	}
@@ -230,7 +245,7 @@ static void one(const struct state *state, const struct call *call, int family, 
 	state->make(&scene);
 	if (!(state->kinds & CLOSED))
 		fcntl(scene.socket, F_SETFL, state->kinds & BLOCKING ? 0 : O_NONBLOCK);
-	struct itimerval soon = { { 0, 200000 }, { 3, 0 } }, off = { 0 };
+	struct itimerval soon = { { 3, 0 }, { 20, 0 } }, off = { 0 };
 	setitimer(ITIMER_REAL, &soon, NULL);
 	pipes = 0;
 	errno = 0;

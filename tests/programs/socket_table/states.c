@@ -282,7 +282,7 @@ static void unreachable_recverr(struct scene *scene)
 		   sizeof on);
 	CHECK(sendto(scene->socket, "x", 1, 0, (void *)&to, length_of(scene)) == 1);
 	struct pollfd soon = { scene->socket, 0, 0 };
-	(void)poll(&soon, 1, 10);
+	(void)poll(&soon, 1, 10000);
 }
 
 static void limit_time(struct scene *scene)

@@ -171,7 +171,7 @@ static void run_nested_wait(struct scene *scene, long b, long c)
 			;
 		say_epoll(outer, 4, 0);
 		if (send(scene->peer, "late", 4, MSG_NOSIGNAL) == 4)
-			say_epoll(outer, 4, 300);
+			say_epoll(outer, 4, 10000);
 		say_epoll(inner, 4, 0);
 	}
 	close(inner);
@@ -204,7 +204,7 @@ static void run_edges(struct scene *scene, long b, long c)
 	result(recv(scene->socket, got, 2, 0));
 	say_epoll(set, 4, 0);
 	if (scene->listener >= 0 && scene->peer >= 0 && send(scene->peer, "more", 4, MSG_NOSIGNAL) == 4) {
-		say_epoll(set, 4, 100);
+		say_epoll(set, 4, 10000);
 		say_epoll(set, 4, 0);
 	}
 	close(set);
