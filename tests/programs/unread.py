@@ -28,8 +28,13 @@ server.setsockopt(SOL_TCP, TCP_INQ, 0)
 print(receive(10))
 
 listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMP, 1)
-client = socket.create_connection(listener.getsockname())
-server, _ = listener.accept()
+stamped = False
+# Linux begins to note times a moment after it was asked for the first ones.
+while not stamped:
+    client = socket.create_connection(listener.getsockname())
+    server, _ = listener.accept()
+    client.sendall(b"0")
+    stamped = receive(1)[1]
 for option in SO_TIMESTAMP, SO_TIMESTAMPNS:
     client.sendall(b"0123456789")
     while len(server.recv(10, socket.MSG_PEEK)) < 10:
