@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# The tests with real processes, of the release build of `tasuki` (or TASUKI_BIN). All of them run in mode split, unless
+# The tests with real processes, of TASUKI_BIN or else of the release build. All of them run in mode split, unless
 # a test names another mode, and over TAP. Then the tests of programs run in the other modes and over the other devices.
 # Tests wait more than they work, so JOBS test programs run at once (default: twice as many as processors). The
-# output of each is printed in one piece. The tests of `tasuki lab` compute all the time, so they run before the others,
-# one test program at a time.
+# output of each is printed in one piece.
 #
 # real-processes.sh programs: only the tests of programs that people run, in modes split and fused, with those that
 # `make test` leaves out because they are long.
@@ -24,10 +23,8 @@ programs_people_run="databases web_servers languages inetd file_transfer network
     storage_access storage_bench storage_mount storage_nbdkit storage_secure storage_sg3 storage_tgt programs_watch"
 # Leaves out the versions of a test for the other modes.
 in_split="--skip fused_mode --skip library_mode"
-# They compute all the time.
-measuring="lab_runs lab_machines lab_mechanisms lab"
 # These take longest, and begin first.
-long="storage socket_table languages devices native storage_mount storage_secure esp transfer
+long="socket_table lab_runs storage languages devices native storage_mount storage_secure esp transfer
     offload names idle dhcp death faults crowd hostile passt pcap"
 
 built=$(mktemp)
@@ -81,9 +78,8 @@ if [ "${1:-}" = programs ]; then
     exit
 fi
 
-others=$(awk -v named=" $(echo $measuring $long) " 'index(named, " " $1 " ") == 0 { print $1 }' "$built")
+others=$(awk -v named=" $(echo $long) " 'index(named, " " $1 " ") == 0 { print $1 }' "$built")
 code=0
-programs TASUKI_TEST_MODE=split "$measuring" | JOBS=1 together || code=$?
 {
     programs TASUKI_TEST_MODE=split "$long $others" &&
         programs TASUKI_TEST_MODE=fused "$in_fused" "--skip _mode" &&

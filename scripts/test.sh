@@ -6,8 +6,9 @@ cd "$(dirname "$0")/.." || exit 1
 
 log=$(mktemp)
 spent=$(mktemp)
-builder=
-trap '[ -z "$builder" ] || kill "$builder" 2>/dev/null; rm -f "$log" "$spent"' EXIT
+modelled=$(mktemp)
+modeller=
+trap '[ -z "$modeller" ] || kill "$modeller" 2>/dev/null; rm -f "$log" "$spent" "$modelled" "$modelled.passed"' EXIT
 failed_stages=
 
 # stage NAME COMMAND...: runs the command, shows its output, tells its time, and remembers whether it failed.
@@ -26,30 +27,33 @@ stage() {
 }
 set -o pipefail
 
-# Without optimising across crates, which takes longer than the tests of a result that it does not change.
-# `make test-programs` has the release build as it is installed.
-tested_build() {
-    cargo build --profile tested -p tasuki -p tasuki-preload -p tasuki-c -p tasuki-nbdkit
+# The models run beside what does not keep all processors at work. Their target directory is their own.
+start_models() {
+    { scripts/loom.sh && touch "$modelled.passed"; } >"$modelled" 2>&1 &
+    modeller=$!
+}
+
+end_models() {
+    tail --pid="$modeller" -f /dev/null
+    cat "$modelled"
+    [ -e "$modelled.passed" ]
 }
 
 stage "tools" scripts/deps.sh
 # What a later build could reuse costs time in the first one, which finds nothing.
 [ -d "${CARGO_TARGET_DIR:-target}/debug/incremental" ] || export CARGO_INCREMENTAL=0
-# Unit tests wait, and optimising ends on one processor: both at once take less time. The stage below waits for
-# cargo's lock, or builds what is missing, and tells what failed. The stage in which it ends has its time as well.
-tested_build >/dev/null 2>&1 &
-builder=$!
+start_models
 stage "format" cargo fmt --all --check
 stage "lints" cargo clippy --workspace --all-targets -- -D warnings
 stage "documentation" scripts/doc.sh
 # All at once: cargo builds a dependency again for each selection of packages that wants other features of it.
-stage "build" cargo build --workspace --lib --tests --bin tasuki-bench
+stage "build" cargo build --workspace --lib --tests --bin tasuki --bin tasuki-bench
 stage "units" cargo test --workspace --exclude tasuki-tests --no-fail-fast
-stage "models" scripts/loom.sh
+stage "models" end_models
+modeller=
 stage "fuzzing" scripts/fuzz.sh
-stage "optimised build" tested_build
-builder=
-TASUKI_BIN=${TASUKI_BIN:-${CARGO_TARGET_DIR:-target}/tested/tasuki} \
+# `make test-programs` has the release build as it is installed.
+TASUKI_BIN=${TASUKI_BIN:-${CARGO_TARGET_DIR:-target}/debug/tasuki} \
     stage "real processes" scripts/real-processes.sh
 
 # The sums of all "test result:" lines; a test that printed SKIP has not passed.
