@@ -31,7 +31,7 @@ case "$what" in test | programs)
     sockperf:sockperf iperf3:iperf3 iscsi-ls:libiscsi-bin qemu-img:qemu-utils
     nbdkit:nbdkit nbdinfo:libnbd-bin tgtd:tgt fio:fio losetup:mount mkfs.ext4:e2fsprogs make:make
     fusermount3:fuse3 cryptsetup:cryptsetup-bin ssh:openssh-client sshd:openssh-server
-    strace:strace gdb:gdb valgrind:valgrind redis-benchmark:redis-tools readelf:binutils
+    strace:strace bwrap:bubblewrap gdb:gdb valgrind:valgrind redis-benchmark:redis-tools readelf:binutils
     rsvg-convert:librsvg2-bin chromium-headless-shell:chromium-headless-shell node:nodejs java:default-jdk-headless javac:default-jdk-headless go:golang-go" ;;
 esac
 [ "$(id -u)" != 0 ] || tools="$tools $programs"

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
@@ -41,6 +42,7 @@ static void refused(void *bad)
 	struct epoll_event event = {.events = EPOLLIN | EPOLLOUT};
 	struct timespec soon = {0, 0};
 	struct pollfd poller = {.fd = stream, .events = POLLIN};
+	struct ifconf interfaces = {.ifc_len = 1000, .ifc_req = bad};
 
 	REFUSED(bind(datagram, bad, len));
 	REFUSED(connect(datagram, bad, len));
@@ -72,6 +74,9 @@ static void refused(void *bad)
 	REFUSED(getsockopt(stream, SOL_SOCKET, SO_TYPE, &value, bad));
 	REFUSED(setsockopt(stream, SOL_SOCKET, SO_KEEPALIVE, bad, sizeof value));
 	REFUSED(ioctl(stream, FIONREAD, bad));
+	REFUSED(ioctl(stream, SIOCGIFFLAGS, bad));
+	REFUSED(ioctl(stream, SIOCGIFCONF, bad));
+	REFUSED(ioctl(stream, SIOCGIFCONF, &interfaces));
 	REFUSED(epoll_ctl(set, EPOLL_CTL_ADD, stream, bad));
 	CHECK(!epoll_ctl(set, EPOLL_CTL_ADD, stream, &event));
 	REFUSED(epoll_wait(set, bad, 1, -1));

@@ -264,7 +264,10 @@ struct InterfaceList {
 /// Lists the interfaces with an IPv4 address: as many as there is room for. Without a place it
 /// tells the room that is needed.
 unsafe fn list_conf(conf: *mut InterfaceList) -> Outcome<()> {
-    // SAFETY: the program says that it points to an ifconf, or it is null.
+    if !can_read(conf, size_of::<InterfaceList>()) || !can_write(conf) {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: the program says that it points to an ifconf; it is not null.
     let conf = unsafe { conf.as_mut() }.ok_or(Errno::FAULT)?;
     // As on Linux, a length below zero is none, and without a place it means nothing.
     let room = usize::try_from(conf.len).unwrap_or(0);
@@ -284,8 +287,12 @@ unsafe fn list_conf(conf: *mut InterfaceList) -> Outcome<()> {
             let name = name_bytes(&interface.name);
             row.ifr_name.iter_mut().zip(name).for_each(|(to, from)| *to = from.cast_signed());
             row.ifr_ifru.ifru_addr = address;
+            let place = conf.place.wrapping_add(count);
+            if !can_write(place) || !can_write(place.wrapping_byte_add(size_of::<ifreq>() - 1)) {
+                return Err(Errno::FAULT);
+            }
             // SAFETY: the program says that so many bytes are writable; they may be unaligned.
-            unsafe { conf.place.wrapping_add(count).write_unaligned(row) };
+            unsafe { place.write_unaligned(row) };
         }
         count += 1;
     }
@@ -333,7 +340,10 @@ pub(super) unsafe fn control(request: libc::c_ulong, arg: *mut c_char) -> Option
     if !known.iter().any(|one| libc::c_ulong::from(*one) == request) {
         return Some(Err(Errno::OPNOTSUPP));
     }
-    // SAFETY: the program says that it points to an ifreq, or it is null.
+    if !can_read(arg, size_of::<ifreq>()) || !can_write(arg) {
+        return Some(Err(Errno::FAULT));
+    }
+    // SAFETY: the program says that it points to an ifreq; it is not null.
     let place = unsafe { arg.cast::<ifreq>().as_mut() };
     Some(place.ok_or(Errno::FAULT).and_then(|place| answer(request, place)).map(|()| 0))
 }
