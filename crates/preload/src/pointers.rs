@@ -47,6 +47,13 @@ pub(crate) fn can_write<T: ?Sized>(pointer: *const T) -> bool {
     is_good(pointer.addr(), WRITABLE)
 }
 
+/// Can a whole value be written, as far as its first and last page say? What can be written can be
+/// read as well.
+pub(crate) fn can_fill<T>(pointer: *const T) -> bool {
+    let last = pointer.addr().checked_add(size_of::<T>().saturating_sub(1));
+    can_write(pointer) && last.is_some_and(|last| is_good(last, WRITABLE))
+}
+
 #[inline]
 fn is_good(address: usize, access: u64) -> bool {
     let page = address >> PAGE_BITS;

@@ -18,7 +18,7 @@ use sockets::Family;
 
 use crate::errno::Outcome;
 use crate::interpose::interpose;
-use crate::pointers::{can_read, can_write};
+use crate::pointers::{can_fill, can_read, can_write};
 use crate::sockaddr::to_bytes;
 use crate::{departure, instance, real};
 
@@ -264,11 +264,11 @@ struct InterfaceList {
 /// Lists the interfaces with an IPv4 address: as many as there is room for. Without a place it
 /// tells the room that is needed.
 unsafe fn list_conf(conf: *mut InterfaceList) -> Outcome<()> {
-    if !can_read(conf, size_of::<InterfaceList>()) || !can_write(conf) {
+    if !can_fill(conf) {
         return Err(Errno::FAULT);
     }
-    // SAFETY: the program says that it points to an ifconf; it is not null.
-    let conf = unsafe { conf.as_mut() }.ok_or(Errno::FAULT)?;
+    // SAFETY: the program says that it points to an ifconf, and there is memory.
+    let conf = unsafe { &mut *conf };
     // As on Linux, a length below zero is none, and without a place it means nothing.
     let room = usize::try_from(conf.len).unwrap_or(0);
     let interfaces = interfaces()?;
@@ -288,7 +288,7 @@ unsafe fn list_conf(conf: *mut InterfaceList) -> Outcome<()> {
             row.ifr_name.iter_mut().zip(name).for_each(|(to, from)| *to = from.cast_signed());
             row.ifr_ifru.ifru_addr = address;
             let place = conf.place.wrapping_add(count);
-            if !can_write(place) || !can_write(place.wrapping_byte_add(size_of::<ifreq>() - 1)) {
+            if !can_fill(place) {
                 return Err(Errno::FAULT);
             }
             // SAFETY: the program says that so many bytes are writable; they may be unaligned.
@@ -340,12 +340,12 @@ pub(super) unsafe fn control(request: libc::c_ulong, arg: *mut c_char) -> Option
     if !known.iter().any(|one| libc::c_ulong::from(*one) == request) {
         return Some(Err(Errno::OPNOTSUPP));
     }
-    if !can_read(arg, size_of::<ifreq>()) || !can_write(arg) {
+    let place = arg.cast::<ifreq>();
+    if !can_fill(place) {
         return Some(Err(Errno::FAULT));
     }
-    // SAFETY: the program says that it points to an ifreq; it is not null.
-    let place = unsafe { arg.cast::<ifreq>().as_mut() };
-    Some(place.ok_or(Errno::FAULT).and_then(|place| answer(request, place)).map(|()| 0))
+    // SAFETY: the program says that it points to an ifreq, and there is memory.
+    Some(answer(request, unsafe { &mut *place }).map(|()| 0))
 }
 
 fn answer(request: libc::c_ulong, place: &mut ifreq) -> Outcome<()> {

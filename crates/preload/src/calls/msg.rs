@@ -25,7 +25,7 @@ use crate::edge::Return;
 use crate::errno::Outcome;
 use crate::interpose::{interpose, trace};
 use crate::open_socket::OpenSocket;
-use crate::pointers::{can_read, can_write};
+use crate::pointers::{can_fill, can_read};
 use crate::table::Kind;
 use crate::{adopted, cmsg, instance, poll, real, sharing, sockaddr, time, transfer};
 
@@ -94,7 +94,7 @@ unsafe fn control<'a>(msg: &msghdr) -> Outcome<&'a mut [u8]> {
 }
 
 unsafe fn receive_message(fd: c_int, msg: *mut msghdr, flags: c_int) -> Outcome<usize> {
-    if !can_write(msg) || !can_read(msg, size_of::<msghdr>()) {
+    if !can_fill(msg) {
         return Err(Errno::FAULT);
     }
     // SAFETY: the program says that it points to a message, which no other thread touches.
