@@ -8,7 +8,7 @@ log=$(mktemp)
 spent=$(mktemp)
 modelled=$(mktemp)
 modeller=
-trap '[ -z "$modeller" ] || kill "$modeller" 2>/dev/null; rm -f "$log" "$spent" "$modelled" "$modelled.passed"' EXIT
+trap '[ -z "$modeller" ] || kill "$modeller" 2>/dev/null; rm -f "$log" "$spent" "$modelled"' EXIT
 failed_stages=
 
 # stage NAME COMMAND...: runs the command, shows its output, tells its time, and remembers whether it failed.
@@ -27,30 +27,27 @@ stage() {
 }
 set -o pipefail
 
-# The models run beside what does not keep all processors at work. Their target directory is their own.
-start_models() {
-    { scripts/loom.sh && touch "$modelled.passed"; } >"$modelled" 2>&1 &
-    modeller=$!
-}
-
-end_models() {
-    tail --pid="$modeller" -f /dev/null
+show_models() {
     cat "$modelled"
-    [ -e "$modelled.passed" ]
+    return "$models"
 }
 
 stage "tools" scripts/deps.sh
 # What a later build could reuse costs time in the first one, which finds nothing.
 [ -d "${CARGO_TARGET_DIR:-target}/debug/incremental" ] || export CARGO_INCREMENTAL=0
-start_models
+# The models run beside what does not keep all processors at work. Their target directory is their own.
+scripts/loom.sh >"$modelled" 2>&1 &
+modeller=$!
 stage "format" cargo fmt --all --check
 stage "lints" cargo clippy --workspace --all-targets -- -D warnings
 stage "documentation" scripts/doc.sh
 # All at once: cargo builds a dependency again for each selection of packages that wants other features of it.
 stage "build" cargo build --workspace --lib --tests --bin tasuki --bin tasuki-bench
 stage "units" cargo test --workspace --exclude tasuki-tests --no-fail-fast
-stage "models" end_models
+wait "$modeller"
+models=$?
 modeller=
+stage "models" show_models
 stage "fuzzing" scripts/fuzz.sh
 # `make test-programs` has the release build as it is installed.
 TASUKI_BIN=${TASUKI_BIN:-${CARGO_TARGET_DIR:-target}/debug/tasuki} \
