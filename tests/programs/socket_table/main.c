@@ -107,16 +107,36 @@ int comes(int fd, short events)
 	return 0;
 }
 
-/* Has a call sent no datagram, not even an empty one? Another one tells, which comes behind it. */
-static int sent_none(const struct scene *scene)
+void await_acknowledgement(int fd)
 {
+	for (int tries = 0; tries < 20000; tries++) {
+		struct tcp_info info = { 0 };
+		socklen_t len = sizeof info;
+		CHECK(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0);
+		if (info.tcpi_state != TCP_FIN_WAIT1 && info.tcpi_state != TCP_CLOSING &&
+		    info.tcpi_state != TCP_LAST_ACK)
+			return;
+		usleep(1000);
+	}
+	CHECK(!"the FIN is acknowledged");
+}
+
+/* Has what was sent come to the peer? */
+static int has_come(const struct scene *scene, long sent)
+{
+	struct pollfd soon = { scene->peer, POLLIN, 0 };
+	if (scene->type == SOCK_STREAM)
+		return comes(scene->peer, POLLIN);
+	if (sent > 0 && poll(&soon, 1, 200) > 0)
+		return 1;
+	/* An empty datagram, one that is late, or none at all? Another one comes behind it. */
 	static const char mark[] = "mark";
 	char got[80];
 	const struct sockaddr *to = scene->to.ss_family ? (const void *)&scene->to : NULL;
 	if (sendto(scene->socket, mark, sizeof mark, 0, to, to ? length_of(scene) : 0) < 0)
-		return 1;
+		return 0;
 	CHECK(comes(scene->peer, POLLIN));
-	return recv(scene->peer, got, sizeof got, MSG_PEEK) == sizeof mark && memcmp(got, mark, sizeof mark) == 0;
+	return recv(scene->peer, got, sizeof got, MSG_PEEK) != sizeof mark || memcmp(got, mark, sizeof mark) != 0;
 }
 
 void say_received(struct scene *scene, long sent)
@@ -124,11 +144,7 @@ void say_received(struct scene *scene, long sent)
 	char bytes[80];
 	if (sent < 0 || scene->peer < 0 || (sent == 0 && scene->type == SOCK_STREAM))
 		return;
-	struct pollfd soon = { scene->peer, POLLIN, 0 };
-	int none = scene->type == SOCK_STREAM    ? !comes(scene->peer, POLLIN) :
-		   sent && poll(&soon, 1, 200) > 0 ? 0 :
-						     sent_none(scene);
-	if (none) {
+	if (!has_come(scene, sent)) {
 		say(" peer: nothing");
 		return;
 	}

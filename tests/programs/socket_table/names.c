@@ -195,21 +195,6 @@ static void run_accept(struct scene *scene, long kind, long flags)
 	say_events("poll", events_of(scene->socket));
 }
 
-/* Until the FIN that the socket has sent is acknowledged. */
-static void await_acknowledgement(int fd)
-{
-	for (int tries = 0; tries < 5000; tries++) {
-		struct tcp_info info = { 0 };
-		socklen_t len = sizeof info;
-		CHECK(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0);
-		if (info.tcpi_state != TCP_FIN_WAIT1 && info.tcpi_state != TCP_CLOSING &&
-		    info.tcpi_state != TCP_LAST_ACK)
-			return;
-		usleep(1000);
-	}
-	CHECK(!"the FIN is acknowledged");
-}
-
 static void run_shutdown(struct scene *scene, long how, long b)
 {
 	char got[20];

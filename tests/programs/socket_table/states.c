@@ -134,13 +134,7 @@ static void write_shut(struct scene *scene)
 	connected(scene);
 	CHECK(shutdown(scene->socket, SHUT_WR) == 0);
 	wait_for(scene->peer, POLLIN | POLLRDHUP);
-	/* The acknowledgement of the FIN may be delayed. */
-	int unacknowledged = 1;
-	for (int tries = 0; unacknowledged && tries < 5000; tries++) {
-		CHECK(ioctl(scene->socket, TIOCOUTQ, &unacknowledged) == 0);
-		usleep(1000);
-	}
-	CHECK(unacknowledged == 0);
+	await_acknowledgement(scene->socket);
 }
 
 static void both_shut(struct scene *scene)

@@ -96,8 +96,10 @@ void say_events(const char *label, int events);
 int events_of(int fd);
 /* Waits for all of `events`, or ends the program. */
 void wait_for(int fd, short events);
-/* Does poll(2) say one of `events` within a second? */
+/* Does poll(2) say one of `events` within ten seconds? */
 int comes(int fd, short events);
+/* Waits until the FIN that the stream has sent is acknowledged, or ends the program. */
+void await_acknowledgement(int fd);
 /* What the peer receives of a send that took `sent` bytes. */
 void say_received(struct scene *, long sent);
 
