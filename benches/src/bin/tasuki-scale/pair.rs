@@ -139,6 +139,8 @@ impl Pair {
                 self.ends[side].stack.poll(self.now, &mut wire);
                 any |= self.carry(side, wire);
                 any |= self.ends[side].take_events();
+                // A poll serves a bounded number of timers.
+                any |= self.ends[side].stack.poll_at().is_some_and(|at| at <= self.now);
             }
             if !any {
                 return;
