@@ -34,7 +34,7 @@ while not stamped:
     client = socket.create_connection(listener.getsockname())
     server, _ = listener.accept()
     client.sendall(b"0")
-    stamped = receive(1)[1]
+    stamped = any(level == socket.SOL_SOCKET for level, _, _ in receive(1)[1])
 for option in SO_TIMESTAMP, SO_TIMESTAMPNS:
     client.sendall(b"0123456789")
     while len(server.recv(10, socket.MSG_PEEK)) < 10:
